@@ -12,21 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tallygate/tallygate"
-	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
 // statusOf is what a Guard's handler answers, which is as the schema of all programs has it.
-func statusOf(t *testing.T, g *tallygate.Guard, query string, want int) (s status.Status) {
+func statusOf(t *testing.T, g *tallygate.Guard, query string, want int) (s api.Status) {
 	t.Helper()
 	server := httptest.NewServer(g.StatusHandler())
 	defer server.Close()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: apitest.Open(t, api.Enforcer).Transport(t, transport)}
+	client := &http.Client{Transport: apitest.Open(t, apidocs.Enforcer).Transport(t, transport)}
 	resp, err := client.Get(server.URL + "/v1/status" + query)
 	if err != nil {
 		t.Fatal(err)

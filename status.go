@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/status/samples"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -34,14 +34,14 @@ func (g *Guard) StatusHandler() http.Handler {
 	})
 }
 
-func (g *Guard) status() status.Status {
+func (g *Guard) status() api.Status {
 	now, name := time.Now(), cmp.Or(g.name, presence.HostName())
-	s := status.Status{
+	s := api.Status{
 		Component: "enforcer", Instance: name, Version: presence.Version(), Commit: "unknown", Go: runtime.Version(),
 		Started: g.started.UTC(), Now: now.UTC(), Uptime: now.Sub(g.started).Seconds(),
-		Ready: g.table.Ready(), Config: []status.Setting{}, Errors: []status.Error{},
+		Ready: g.table.Ready(), Config: []api.Setting{}, Errors: []api.LoggedError{},
 	}
-	e := &status.Enforcer{Entries: g.table.Summary().Entries, Staleness: -1, Stale: g.table.Stale(), Enabled: g.table.Enabled()}
+	e := &api.EnforcerStatus{Entries: g.table.Summary().Entries, Staleness: -1, Stale: g.table.Stale(), Enabled: g.table.Enabled()}
 	if s.Enforcer = e; s.Ready {
 		e.Staleness = g.table.Staleness().Seconds()
 	}
@@ -50,7 +50,7 @@ func (g *Guard) status() status.Status {
 	}
 	feed := g.feed.Stats()
 	if out := feed.Outage; out.Err != nil {
-		e.Redis = &status.Trouble{Since: out.Since.UTC(), Reason: string(out.Reason), Error: out.Err.Error()}
+		e.Redis = &api.Trouble{Since: out.Since.UTC(), Reason: string(out.Reason), Error: out.Err.Error()}
 	}
 	switch {
 	case feed.Refused != nil:
@@ -63,7 +63,7 @@ func (g *Guard) status() status.Status {
 		for _, n := range feed.Errors {
 			count += int(n)
 		}
-		s.Errors = append(s.Errors, status.Error{Level: "error", Message: "following the blocklist is interrupted", Error: feed.LastError.Error(), First: at, Last: at, Count: max(count, 1)})
+		s.Errors = append(s.Errors, api.LoggedError{Level: "error", Message: "following the blocklist is interrupted", Error: feed.LastError.Error(), First: at, Last: at, Count: max(count, 1)})
 	}
 	return s
 }

@@ -1,7 +1,7 @@
-// Package api has the descriptions of the interfaces to other programs that machines read: OpenAPI of
+// Package apidocs has the descriptions of the interfaces to other programs that machines read: OpenAPI of
 // the HTTP APIs, AsyncAPI of the topics, and JSON Schemas of what they carry. Tests hold the servers'
 // answers against them.
-package api
+package apidocs
 
 import "embed"
 

@@ -1,17 +1,17 @@
-package api_test
+package apidocs_test
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 )
 
 // A document in one piece needs no other file, and all that it refers to is in it.
 func TestBundlesAreWhole(t *testing.T) {
-	for _, name := range []string{api.Enforcer, api.Aggregator} {
-		text, err := api.Bundle(name)
+	for _, name := range []string{apidocs.Enforcer, apidocs.Aggregator} {
+		text, err := apidocs.Bundle(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package api_test
+package apidocs_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
@@ -18,7 +18,7 @@ import (
 // eachFile calls do with each description, as JSON has it.
 func eachFile(t *testing.T, do func(name string, doc map[string]any)) {
 	t.Helper()
-	entries, err := api.Files.ReadDir(".")
+	entries, err := apidocs.Files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +150,11 @@ func routes(t *testing.T, files ...string) map[string]string {
 func TestEveryPathIsDescribed(t *testing.T) {
 	page := reference(t)
 	for name, sources := range map[string][]string{
-		api.Aggregator: {"../../internal/aggregator/*.go", "../../internal/ops/serve.go"},
-		api.Enforcer:   {"../../internal/decision/*.go", "../../internal/enforcer/*.go", "../../internal/ops/serve.go"},
+		apidocs.Aggregator: {"../../internal/aggregator/*.go", "../../internal/ops/serve.go"},
+		apidocs.Enforcer:   {"../../internal/decision/*.go", "../../internal/enforcer/*.go", "../../internal/ops/serve.go"},
 	} {
 		served := routes(t, sources...)
-		if name == api.Enforcer {
+		if name == apidocs.Enforcer {
 			served["/v1/ext-authz/{target}"] = "" // behind no mux, which would change paths
 		}
 		described := map[string]string{}
@@ -172,7 +172,7 @@ func TestEveryPathIsDescribed(t *testing.T) {
 		if want, got := slices.Sorted(maps.Keys(served)), slices.Sorted(maps.Keys(described)); !slices.Equal(want, got) {
 			t.Errorf("%s: served are\n%q, described\n%q", name, want, got)
 		}
-		if name == api.Aggregator && !maps.Equal(served, described) {
+		if name == apidocs.Aggregator && !maps.Equal(served, described) {
 			t.Errorf("%s: the roles are\n%v, described\n%v", name, served, described)
 		}
 	}
@@ -180,7 +180,7 @@ func TestEveryPathIsDescribed(t *testing.T) {
 
 // Every topic that is for other programs is described.
 func TestEveryTopicIsDescribed(t *testing.T) {
-	doc, err := apitest.Load(api.Topics)
+	doc, err := apitest.Load(apidocs.Topics)
 	if err != nil {
 		t.Fatal(err)
 	}

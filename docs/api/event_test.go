@@ -1,4 +1,4 @@
-package api_test
+package apidocs_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -107,8 +107,8 @@ var formOfTime = regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d`)
 
 // The decoder accepts what the schema does, and nothing else, but for what the description names.
 func TestDecoderAndSchemaAcceptTheSameEvents(t *testing.T) {
-	schema := compiled(t, api.Event)
-	doc, err := apitest.Load(api.Event)
+	schema := compiled(t, apidocs.Event)
+	doc, err := apitest.Load(apidocs.Event)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func decodes(text string) bool {
 
 // The records of emitters, and of the tables that other languages test against, are as described.
 func TestEventsOnTheWireAreAsDescribed(t *testing.T) {
-	schema := compiled(t, api.Event)
+	schema := compiled(t, apidocs.Event)
 	text, err := os.ReadFile("../../testdata/vectors/events.json")
 	if err != nil {
 		t.Fatal(err)

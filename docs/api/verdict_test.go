@@ -1,4 +1,4 @@
-package api_test
+package apidocs_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -49,7 +49,7 @@ func randomVerdict(r *rand.Rand) verdict.Verdict {
 
 // What is written is as described, no field more; and what is described is read.
 func TestVerdictsAreAsDescribed(t *testing.T) {
-	schema, read := closed(t, api.Verdict), compiled(t, api.Verdict)
+	schema, read := closed(t, apidocs.Verdict), compiled(t, apidocs.Verdict)
 	required := regexp.MustCompile(`"(rule|key|state|mode|action|apis|count|limit|since|until|seq|cause)":`)
 	random := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	for range 500 {
@@ -75,7 +75,7 @@ func TestVerdictsAreAsDescribed(t *testing.T) {
 func TestVerdictsOfNewerProgramsAreAsDescribed(t *testing.T) {
 	const newer = `{"rule":"r","key":{"uid":"42"},"state":"block","mode":"enforce","action":"block","apis":["*"],"count":1,"limit":1,
 		"since":"2026-11-21T10:00:01Z","until":"2026-11-21T10:05:01Z","seq":1,"cause":{"partition":0,"offset":0,"topic":"x"},"why":"x"}`
-	if err := compiled(t, api.Verdict).Validate([]byte(newer)); err != nil {
+	if err := compiled(t, apidocs.Verdict).Validate([]byte(newer)); err != nil {
 		t.Error(err)
 	}
 	if _, err := verdict.Parse([]byte(newer)); err != nil {
@@ -116,13 +116,13 @@ func TestTheReferenceIsAsDescribed(t *testing.T) {
 			case strings.Contains(text, `"verdict":{"rule":"search-combined"}`): // the page says that it is not whole
 				continue
 			case strings.Contains(text, `"type":`):
-				name = api.Audit
+				name = apidocs.Audit
 			case strings.Contains(text, `"state":`):
-				name = api.Verdict
+				name = apidocs.Verdict
 			case strings.Contains(text, `"wait":`):
-				name = api.Enforcer + "#/components/schemas/Check"
+				name = apidocs.Enforcer + "#/components/schemas/Check"
 			case strings.Contains(text, `"api":`):
-				name = api.Event
+				name = apidocs.Event
 			default:
 				t.Errorf("what is this? %s", text)
 				continue
@@ -133,7 +133,7 @@ func TestTheReferenceIsAsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if shown[api.Audit] < 4 || shown[api.Verdict] == 0 || shown[api.Event] == 0 {
+	if shown[apidocs.Audit] < 4 || shown[apidocs.Verdict] == 0 || shown[apidocs.Event] == 0 {
 		t.Errorf("the page shows %v", shown)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -79,7 +79,7 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 
 // described is a client that fails the test if an answer is not as the OpenAPI document has it.
 func described(t *testing.T, transport http.RoundTripper) *http.Client {
-	return &http.Client{Transport: apitest.Open(t, api.Aggregator).Transport(t, transport), Timeout: time.Minute}
+	return &http.Client{Transport: apitest.Open(t, apidocs.Aggregator).Transport(t, transport), Timeout: time.Minute}
 }
 
 // ask sends a request, with a token unless it is "", and returns the answer.
@@ -129,7 +129,7 @@ func audited(t *testing.T, brokers []string, prefix string) string {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	schema, err := apitest.CompileClosed(api.Audit)
+	schema, err := apitest.CompileClosed(apidocs.Audit)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
@@ -48,7 +48,7 @@ type Program struct {
 	Log         *slog.Logger
 	Hangup      <-chan os.Signal // SIGHUPs; nil: Run subscribes if it follows a rule file
 
-	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
+	Settings func() []api.Setting // the options, for GET /v1/status; nil: it has none
 
 	publishes atomic.Pointer[publish.Publisher] // nil: nothing is published to Redis yet
 	broken    error                             // why the rule file could not be used at the start; nil if it could

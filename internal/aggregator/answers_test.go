@@ -11,7 +11,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -57,12 +57,12 @@ func TestAnswers(t *testing.T) {
 	records := writesMore(t, kafka.Kafka, "answers", client)
 	testrun.Golden(t, "testdata/kafka.txt", records)
 	testrun.Golden(t, "testdata/redis.txt", redisKeys(t, client))
-	for _, o := range apitest.Open(t, api.Aggregator).Operations() {
+	for _, o := range apitest.Open(t, apidocs.Aggregator).Operations() {
 		if !g.asked[o.Method+" "+o.Path] {
 			t.Errorf("testdata/answers.txt does not ask %s %s", o.Method, o.Path)
 		}
 	}
-	types, err := apitest.Load(api.Audit)
+	types, err := apitest.Load(apidocs.Audit)
 	if err != nil {
 		t.Fatal(err)
 	}

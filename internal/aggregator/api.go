@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/access/issuer"
 	"github.com/tallygate/tallygate/internal/httpjson"
@@ -22,7 +23,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 	about := a.reporter(agg, again.file, ready)
 	mux := http.NewServeMux()
 	ops.Health(mux, ready, agg.Agrees)
-	ops.Describe(mux, api.Aggregator)
+	ops.Describe(mux, apidocs.Aggregator)
 	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
 		mux.Handle(pattern, guard.Require(least, asActor(serve)))
 	}
@@ -58,7 +59,7 @@ func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *rel
 // serveWhoami says whose credential a request has, for programs that ask on behalf of others.
 func serveWhoami(w http.ResponseWriter, r *http.Request) {
 	id := access.From(r.Context())
-	httpjson.Reply(w, map[string]string{"name": id.Name, "role": id.Role.String(), "credential": cmp.Or(string(id.By), "none")})
+	httpjson.Reply(w, api.Whoami{Name: id.Name, Role: id.Role.String(), Credential: cmp.Or(string(id.By), "none")})
 }
 
 // asActor tells the aggregator who the caller is.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -50,23 +51,6 @@ func newResender(ctx context.Context, a *Program, agg *aggregate.Aggregator) *re
 
 // wait returns when no request is being served, and lets no other start.
 func (s *resender) wait() { s.slot <- struct{}{} }
-
-// letterAnswer is the outcome of one letter.
-type letterAnswer struct {
-	Sent    *int   `json:"sent,omitempty"`    // number of events
-	Refused string `json:"refused,omitempty"` // why it was not sent
-	Repeat  int    `json:"repeat,omitempty"`  // the number of the letter that it repeats, from 1
-}
-
-// resendAnswer is the answer to a request.
-type resendAnswer struct {
-	ID      string         `json:"id,omitempty"` // in the audit; none if nothing was sent
-	Records int            `json:"records"`      // records whose letters were sent
-	Events  int            `json:"events"`
-	Refused int            `json:"refused"`
-	Repeats int            `json:"repeats"`
-	Letters []letterAnswer `json:"letters"` // in the request's order
-}
 
 // serve runs after the guard: the caller is authorized.
 func (s *resender) serve(w http.ResponseWriter, r *http.Request) {
@@ -150,7 +134,7 @@ func resendQuery(q url.Values) (said aggregate.Resent, err error) {
 type resendPlan struct {
 	letters []*deadletter.Letter // that are sent
 	said    aggregate.Resent
-	answer  resendAnswer
+	answer  api.Resent
 }
 
 // planResend checks each letter. It does not keep the events: the letters, as they came, are all
@@ -165,14 +149,14 @@ func planResend(letters [][]byte, said aggregate.Resent) (*resendPlan, error) {
 		switch {
 		case err != nil:
 			p.answer.Refused++
-			p.answer.Letters = append(p.answer.Letters, letterAnswer{Refused: err.Error()})
+			p.answer.Letters = append(p.answer.Letters, api.ResentLetter{Refused: err.Error()})
 			continue
 		case of > 0:
 			p.answer.Repeats++
-			p.answer.Letters = append(p.answer.Letters, letterAnswer{Repeat: of})
+			p.answer.Letters = append(p.answer.Letters, api.ResentLetter{Repeat: of})
 			continue
 		}
-		p.answer.Letters = append(p.answer.Letters, letterAnswer{Sent: &n})
+		p.answer.Letters = append(p.answer.Letters, api.ResentLetter{Sent: &n})
 		p.answer.Records++
 		p.answer.Events += n
 		place := p.letters[len(p.letters)-1].Place

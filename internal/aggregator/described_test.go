@@ -7,13 +7,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/devstack"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(apitest.Complete(m, api.Aggregator,
+	os.Exit(apitest.Complete(m, apidocs.Aggregator,
 		// Faults of Kafka and of instances, which have tests of their own.
 		"GET /v1/explain 500", "GET /v1/explain 502", "GET /v1/blocked 500", "GET /v1/blocked 502",
 		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
@@ -40,7 +40,7 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	}
 	page := func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }
 	text := func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }
-	for _, o := range apitest.Open(t, api.Aggregator).Operations() {
+	for _, o := range apitest.Open(t, apidocs.Aggregator).Operations() {
 		if o.Role() == "" {
 			continue
 		}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -28,11 +28,11 @@ spec:
 
 // explanation is what the test reads of an answer.
 type explanation struct {
-	Strict *aggregate.StrictState
+	Strict *api.StrictState
 	Rules  []struct {
 		Rule, Window string
 		Count        event.Decimal
-		Strict       *aggregate.StrictStanding
+		Strict       *api.StrictStanding
 	}
 }
 

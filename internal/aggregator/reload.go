@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
@@ -100,7 +101,7 @@ func same(a, b []os.FileInfo) bool {
 	})
 }
 
-func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) {
+func (r *reloader) publish(ctx context.Context) (api.Reloaded, error) {
 	_, file, named, err := readRules(r.Config.RuleFile.Name)
 	r.mu.Lock()
 	r.named = named // also those of a broken set: one of them may be what will be mended
@@ -108,7 +109,7 @@ func (r *reloader) publish(ctx context.Context) (aggregate.ReloadResult, error) 
 	if err != nil {
 		r.file.note(err)
 		r.agg.RuleFileRefused()
-		return aggregate.ReloadResult{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
+		return api.Reloaded{}, fmt.Errorf("%w: %w", aggregate.ErrRules, err)
 	}
 	done, err := r.agg.Reload(ctx, file)
 	var wrong error

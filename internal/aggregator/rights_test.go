@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/devstack"
 )
@@ -81,7 +81,7 @@ func TestEachPathWithEachRole(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range apitest.Open(t, api.Aggregator).Operations() {
+	for _, o := range apitest.Open(t, apidocs.Aggregator).Operations() {
 		least, known := rights[o.Method+" "+o.Path]
 		if !known || least != o.Role() {
 			t.Errorf("%s %s needs %q by the document, and by this test's table %q (is there: %v)", o.Method, o.Path, o.Role(), least, known)

@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/status/samples"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -20,14 +20,14 @@ func (a *Program) reporter(agg *aggregate.Aggregator, file *fileState, ready fun
 	if a.Registry != nil {
 		r.Registry = a.Registry
 	}
-	r.Fill = func(s *status.Status) {
+	r.Fill = func(s *api.Status) {
 		about := agg.Status()
 		about.Differs = agg.Differences()
 		if wrong := file.wrong(); wrong != nil {
 			about.Rules.FileOK, about.Rules.FileError = false, wrong.Error()
 		}
 		if since, why := a.Kafka.Refused(); why != nil {
-			about.Kafka = &status.Trouble{Since: since.UTC(), Reason: "auth", Error: why.Error()}
+			about.Kafka = &api.Trouble{Since: since.UTC(), Reason: "auth", Error: why.Error()}
 		}
 		about.Redis = a.redisTrouble()
 		s.Aggregator = &about
@@ -36,7 +36,7 @@ func (a *Program) reporter(agg *aggregate.Aggregator, file *fileState, ready fun
 }
 
 // redisTrouble is what is wrong with Redis; nil if all is well, or there is none.
-func (a *Program) redisTrouble() *status.Trouble {
+func (a *Program) redisTrouble() *api.Trouble {
 	if a.Redis == nil {
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
@@ -45,7 +45,7 @@ func TestStatusOfAllMembers(t *testing.T) {
 		two = append(two, began(t, kafka.Kafka, "status", nil, "--tokens", staff(t), "--redis", rds.Addr(), "--instance-id", fmt.Sprintf("number-%d", i)))
 	}
 	testrun.Eventually(t, "all partitions are open, at both", func() bool {
-		c := told[status.Cluster](two[0], "viewer", "/v1/cluster?metrics=tallygate_rule_")
+		c := told[api.Cluster](two[0], "viewer", "/v1/cluster?metrics=tallygate_rule_")
 		open := map[int32]bool{}
 		for _, m := range c.Members {
 			for _, p := range m.Aggregator.Partitions {
@@ -56,7 +56,7 @@ func TestStatusOfAllMembers(t *testing.T) {
 			open[0] && open[1] && open[2] && open[3] && c.Members[0].Instance == "number-0" && c.Members[1].Instance == "number-1" &&
 			len(c.Members[1].Metrics["tallygate_rule_matches_total"]) == 1
 	})
-	s := told[status.Status](two[1], "viewer", "/v1/status")
+	s := told[api.Status](two[1], "viewer", "/v1/status")
 	if s.Component != "aggregator" || s.Instance != "number-1" || s.Address != two[1].Config.Advertise || !s.Ready || s.Metrics != nil {
 		t.Errorf("%+v", s)
 	}
@@ -75,13 +75,13 @@ func TestStatusOfAllMembers(t *testing.T) {
 
 	rds.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 	testrun.Eventually(t, "a full Redis is told of", func() bool {
-		s := told[status.Status](two[0], "viewer", "/v1/status")
+		s := told[api.Status](two[0], "viewer", "/v1/status")
 		r := s.Aggregator.Redis
 		return r != nil && r.Reason == "memory" && !r.Since.IsZero() && strings.Contains(r.Error, "OOM")
 	})
 	rds.SetError("")
 	testrun.Eventually(t, "and that it works again", func() bool {
-		s := told[status.Status](two[0], "viewer", "/v1/status")
+		s := told[api.Status](two[0], "viewer", "/v1/status")
 		return s.Aggregator.Redis == nil && len(s.Errors) > 0
 	})
 }
@@ -115,7 +115,7 @@ func TestStatusNamesNobody(t *testing.T) {
 	}
 	p.ask("", http.MethodPost, "/v1/commands", block(somebody), func(r *http.Request) { r.Header.Set("X-Tallygate-Peer", somebody) })
 	testrun.Eventually(t, "all is counted, or is a dead letter", func() bool {
-		s := told[status.Status](p, "", "/v1/status?metrics=tallygate_events_total")
+		s := told[api.Status](p, "", "/v1/status?metrics=tallygate_events_total")
 		n := 0.0
 		for _, of := range s.Metrics["tallygate_events_total"] {
 			n += of.Value
@@ -137,8 +137,8 @@ type unmatched struct {
 		API    string
 		Events int
 	}
-	Missing []status.Missing
-	Trouble *status.Trouble
+	Missing []api.MissingMember
+	Trouble *api.Trouble
 }
 
 // What no rule counts had been that of the instance which a reader happened to ask.
@@ -160,7 +160,7 @@ func TestUnmatchedOfAllMembers(t *testing.T) {
 	defer producer.Close()
 	of := int32(0)
 	testrun.Eventually(t, "each has partitions", func() bool {
-		c := told[status.Cluster](a, "viewer", "/v1/cluster")
+		c := told[api.Cluster](a, "viewer", "/v1/cluster")
 		of = c.Members[0].Aggregator.Of
 		return len(c.Members) == 2 && len(c.Members[0].Aggregator.Partitions) > 0 && len(c.Members[1].Aggregator.Partitions) > 0 && len(c.Unowned) == 0
 	})
@@ -195,7 +195,7 @@ func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
 	p := began(t, kafka.Kafka, "hangs", nil)
 	began(t, kafka.Kafka, "hangs", nil, "--advertise", hole.Addr().String())
 	testrun.Eventually(t, "it is missing, and its partitions too", func() bool {
-		c := told[status.Cluster](p, "", "/v1/cluster")
+		c := told[api.Cluster](p, "", "/v1/cluster")
 		return len(c.Members) == 1 && len(c.Missing) == 1 && c.Missing[0].Address == hole.Addr().String() &&
 			strings.Contains(c.Missing[0].Reason, "has not answered within 1.2s") && // and never will
 			len(c.Unowned) == 2 && strings.Contains(c.Unowned[0].Reason, "did not answer")
@@ -223,13 +223,13 @@ func TestClusterWithoutKafka(t *testing.T) {
 	p, other := began(t, kafka.Kafka, "away", nil), began(t, kafka.Kafka, "away", nil)
 	for _, q := range []*program{p, other} {
 		testrun.Eventually(t, "both know each other", func() bool {
-			c := told[status.Cluster](q, "", "/v1/cluster")
+			c := told[api.Cluster](q, "", "/v1/cluster")
 			return len(c.Members) == 2 && len(c.Unowned) == 0
 		})
 	}
 	end()
 	testrun.Eventually(t, "both answer, with what is wrong", func() bool {
-		c := told[status.Cluster](p, "", "/v1/cluster")
+		c := told[api.Cluster](p, "", "/v1/cluster")
 		for _, m := range c.Members {
 			if m.Aggregator.Kafka == nil || m.Aggregator.Kafka.Error == "" {
 				return false

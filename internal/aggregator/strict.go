@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/pipeline/admit"
@@ -88,7 +89,7 @@ func (s strictLimits) use(version uint64, record []byte, set *rules.Set) {
 }
 
 // explain says where a key stands.
-func (s strictLimits) explain(ctx context.Context, partition int32, key string, limits []*rules.Limit) ([]aggregate.StrictStanding, aggregate.StrictState) {
+func (s strictLimits) explain(ctx context.Context, partition int32, key string, limits []*rules.Limit) ([]api.StrictStanding, api.StrictState) {
 	state := s.state(partition)
 	seen, err := s.looker.Look(ctx, partition, key, limits)
 	if err != nil {
@@ -98,10 +99,10 @@ func (s strictLimits) explain(ctx context.Context, partition int32, key string, 
 	if state.Grants && !seen.Grants {
 		state.Grants, state.Why = false, "Redis stopped a moment ago: it lost its memory, is another process, or its clock is far ahead"
 	}
-	out := make([]aggregate.StrictStanding, len(limits))
+	out := make([]api.StrictStanding, len(limits))
 	for i, l := range limits {
 		at := &seen.Limits[i]
-		out[i] = aggregate.StrictStanding{
+		out[i] = api.StrictStanding{
 			Level: at.Level, Held: at.Held, Used: at.Used, Limit: at.Limit, Remaining: at.Remaining,
 			Permits: at.Permits, Oldest: at.Oldest, LostAt: at.LostAt, Lost: "count", ResetsAt: at.ResetsAt,
 		}
@@ -113,23 +114,23 @@ func (s strictLimits) explain(ctx context.Context, partition int32, key string, 
 }
 
 // state says whether permits are granted for a partition, by its publisher.
-func (s strictLimits) state(partition int32) aggregate.StrictState {
+func (s strictLimits) state(partition int32) api.StrictState {
 	stats := s.Stats()
 	for i := range stats.Partitions {
 		p := &stats.Partitions[i]
 		switch {
 		case p.Partition != partition:
 		case p.Grants:
-			return aggregate.StrictState{Grants: true, DoubtSince: event.NoTime}
+			return api.StrictState{Grants: true, DoubtSince: event.NoTime}
 		default:
-			state := aggregate.StrictState{DoubtSince: p.DoubtSince, Why: p.Why}
+			state := api.StrictState{DoubtSince: p.DoubtSince, Why: p.Why}
 			if stats.Failing && stats.LastError != nil {
 				state.Why += ": " + stats.LastError.Error()
 			}
 			return state
 		}
 	}
-	return aggregate.StrictState{DoubtSince: event.NoTime, Why: "the partition is changing its owner"}
+	return api.StrictState{DoubtSince: event.NoTime, Why: "the partition is changing its owner"}
 }
 
 // strictMetrics are the metrics of strict limits.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 )
 
 // general are header fields that any answer may have.
@@ -58,7 +58,7 @@ func (d *Document) problem(header http.Header, answer []byte) error {
 	return s.Validate(answer)
 }
 
-var problem = sync.OnceValues(func() (*Schema, error) { return CompileClosed(api.Problem) })
+var problem = sync.OnceValues(func() (*Schema, error) { return CompileClosed(apidocs.Problem) })
 
 // mayBeOff reports whether a server may be told not to serve a path: then it has no method.
 func (d *Document) mayBeOff(r *http.Request) bool {

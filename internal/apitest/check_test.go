@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 )
 
@@ -18,7 +18,7 @@ func TestDifferencesAreFound(t *testing.T) {
 		problem  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"api is required"}`
 		page     = `{"verdicts":[]}`
 	)
-	d := apitest.Open(t, api.Enforcer)
+	d := apitest.Open(t, apidocs.Enforcer)
 	for _, c := range []struct {
 		request, body string
 		status        int

@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 )
 
 // base is where schemas believe to be, so that one refers to another by its file's name.
@@ -21,7 +21,7 @@ const base = "file:///docs/api/"
 
 // Load reads a description as JSON has it.
 func Load(name string) (any, error) {
-	text, err := api.Files.ReadFile(name)
+	text, err := apidocs.Files.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ type files struct{ closed bool }
 func (f files) Load(url string) (any, error) {
 	name := strings.TrimPrefix(url, base)
 	doc, err := Load(name)
-	if err == nil && f.closed && name != api.Event {
+	if err == nil && f.closed && name != apidocs.Event {
 		closeObjects(doc)
 	}
 	return doc, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 )
 
 // message is what a channel's records may be.
@@ -19,7 +19,7 @@ type message struct {
 }
 
 var described = sync.OnceValues(func() (channels map[string][]message, err error) {
-	doc, err := Load(api.Topics)
+	doc, err := Load(apidocs.Topics)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ var described = sync.OnceValues(func() (channels map[string][]message, err error
 				if _, ok := node[names[len(names)-1]]; !ok || err != nil {
 					return nil
 				}
-				s, err = CompileClosed(api.Topics + "#" + pointer(append([]string{"components", "messages", name}, names...)...))
+				s, err = CompileClosed(apidocs.Topics + "#" + pointer(append([]string{"components", "messages", name}, names...)...))
 				return s
 			}
 			m.key, m.headers, m.payload = at("bindings", "kafka", "key"), at("headers"), at("payload")

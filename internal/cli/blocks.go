@@ -179,6 +179,7 @@ func (b *blocks) write(stdout io.Writer, count, asJSON bool) error {
 	return nil
 }
 
+// writeTable cuts long fields: --json has them whole.
 func (b *blocks) writeTable(out io.Writer, list []verdict.Verdict) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "nothing is in force")

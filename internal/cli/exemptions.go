@@ -10,9 +10,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -25,16 +25,10 @@ type exemptionList struct {
 	limit  int
 }
 
-// exemptionsAnswer is the response of GET /v1/exemptions.
-type exemptionsAnswer struct {
-	Exemptions []aggregate.Exemption `json:"exemptions"`
-	More       int                   `json:"more"`
-	Missing    []struct {
-		Partition int32  `json:"partition"`
-		Reason    string `json:"reason"`
-	} `json:"missing"`
-}
+// exemptionsAnswer is the answer to GET /v1/exemptions, as it is shown.
+type exemptionsAnswer api.Exemptions
 
+// run refuses options of a command: who gives one expects that it takes effect.
 func (l *exemptionList) run(ctx context.Context, k *keyCommand, args []string) error {
 	if k.body.For != "" || k.body.Rule != "" || k.body.Reason != "" {
 		return &ops.UsageError{Err: errors.New("--list gives no command: leave out --for, --rule and --reason")}
@@ -63,6 +57,8 @@ func (l *exemptionList) run(ctx context.Context, k *keyCommand, args []string) e
 	return a.write(k)
 }
 
+// write lists them on stdout, and partitions without an answer on stderr: an incomplete list is an error, so that a
+// script does not take it for all.
 func (a *exemptionsAnswer) write(k *keyCommand) error {
 	if len(a.Exemptions) == 0 {
 		fmt.Fprintln(k.stdout, "nothing is exempt")
@@ -100,7 +96,7 @@ func (a *exemptionsAnswer) write(k *keyCommand) error {
 }
 
 // exemptedText is what an exemption names.
-func exemptedText(e *aggregate.Exemption) string {
+func exemptedText(e *api.Exemption) string {
 	text := keytext.FormatMap(e.Key)
 	if e.In != "" {
 		text = strings.TrimSpace(text + " ip in " + cell(e.In, 128))
@@ -108,7 +104,7 @@ func exemptedText(e *aggregate.Exemption) string {
 	return text
 }
 
-func rulesText(e *aggregate.Exemption) string {
+func rulesText(e *api.Exemption) string {
 	if len(e.Rules) == 0 {
 		return "all rules"
 	}

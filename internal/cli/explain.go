@@ -12,11 +12,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -34,27 +34,14 @@ the key answers.
   tallygate explain all=true             # of rules with key: all
 `
 
-// explainAnswer is the response of GET /v1/explain.
-type explainAnswer struct {
-	Key       map[string]string      `json:"key"`
-	Partition int32                  `json:"partition"`
-	Hot       *keyHeat               `json:"hot"`
-	Rules     []explained            `json:"rules"`
-	Strict    *aggregate.StrictState `json:"strict"`
-
-	Others  []explainAnswer `json:"others"` // keys that contain this one
-	More    int             `json:"more"`
-	Missing []struct {
-		Partition int32  `json:"partition"`
-		Reason    string `json:"reason"`
-	} `json:"missing"`
-}
+// explainAnswer is the answer to GET /v1/explain, as it is shown.
+type explainAnswer api.Explained
 
 // explain is `tallygate explain`.
 func explain(ctx context.Context, c *call) error {
 	o := c.options(explainUsage)
 	at := apiclient.NewOptions(o)
-	api := o.String("api", "", "only the rules that concern this `API`")
+	concerns := o.String("api", "", "only the rules that concern this `API`")
 	exact := o.Bool("exact", false, "only this key, and none that contains it")
 	limit := o.Int("limit", explainedKeys, "`number` of keys with more dimensions to show at most")
 	asJSON := o.Bool("json", false, "write the aggregator's answer as it is")
@@ -69,8 +56,8 @@ func explain(ctx context.Context, c *call) error {
 		return &ops.UsageError{Err: err}
 	}
 	q := keyQuery(key)
-	if *api != "" {
-		q.Set("api", *api)
+	if *concerns != "" {
+		q.Set("api", *concerns)
 	}
 	if *exact {
 		q.Set("exact", "true")
@@ -141,7 +128,7 @@ func (a *explainAnswer) write(out io.Writer) error {
 		if i > 0 || len(a.Rules) > 0 {
 			fmt.Fprintln(out)
 		}
-		if err := a.Others[i].writeKey(out, true); err != nil {
+		if err := (*explainAnswer)(&a.Others[i]).writeKey(out, true); err != nil {
 			return err
 		}
 	}
@@ -163,7 +150,7 @@ func (a *explainAnswer) writeKey(out io.Writer, named bool) error {
 	fmt.Fprintln(w, "RULE\tCOUNT\tLIMIT\tWINDOW\tVERDICT")
 	for i := range a.Rules {
 		e := &a.Rules[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(e.Rule, 128), countText(e), limitText(&e.Explanation), windowText(e), standing(e))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(e.Rule, 128), countText(e), limitText(e), windowText(e), standing(e))
 	}
 	if a.Hot != nil && a.Hot.EventsPerSecond >= busyRate {
 		fmt.Fprintf(w, "\nThis key gets %s of the events of its partition %d: %s a second.\n", share(a.Hot.Share), a.Partition, rate(a.Hot.EventsPerSecond))
@@ -178,14 +165,14 @@ const busyRate = 10
 // inFlight is the window of what is under way: nothing but permits counts there.
 const inFlight = "in-flight"
 
-func windowText(e *explained) string {
+func windowText(e *api.ExplainedRule) string {
 	if e.Window == inFlight {
 		return "under way now"
 	}
 	return clock(e.From) + " to " + clock(e.Until)
 }
 
-func countText(e *explained) string {
+func countText(e *api.ExplainedRule) string {
 	switch {
 	case e.Window == inFlight && e.Strict == nil:
 		return "?"
@@ -198,7 +185,7 @@ func countText(e *explained) string {
 }
 
 // limitText is the limit, with the tier that sets it.
-func limitText(e *rules.Explanation) string {
+func limitText(e *api.ExplainedRule) string {
 	text := e.Limit.String()
 	switch {
 	case e.Rule == rules.ManualRule:
@@ -216,7 +203,7 @@ func limitText(e *rules.Explanation) string {
 }
 
 // standing describes the verdict in force: what ends it, and since when it holds.
-func standing(e *explained) string {
+func standing(e *api.ExplainedRule) string {
 	var parts []string
 	frees := ""
 	if e.Frees != "" {
@@ -250,3 +237,91 @@ func standing(e *explained) string {
 }
 
 func clock(m event.Micros) string { return words.Clock(m) }
+
+// writeStrict says what strict limits see, which is more than what is counted: permits that are under way
+// weigh, too.
+func (a *explainAnswer) writeStrict(out io.Writer) {
+	if a.Strict == nil {
+		return
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	head := "\nSTRICT\tCOUNTED\tUNDER WAY\tLIMIT\tREMAINING\tRESETS\tPERMITS\n"
+	for i := range a.Rules {
+		if s := a.Rules[i].Strict; s != nil {
+			fmt.Fprint(w, head)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Rules[i].Rule, 128), s.Level, s.Held, orUnlimited(s.Limit, s.Limit), orUnlimited(s.Limit, s.Remaining), resets(s), permits(s))
+			head = ""
+		}
+	}
+	_ = w.Flush() // what it writes to keeps its errors
+	for i := range a.Rules {
+		if e := &a.Rules[i]; e.Denied() {
+			fmt.Fprintf(out, "\n%s\n", words.Denial(e))
+		}
+	}
+	switch s := a.Strict; {
+	case s.Grants:
+		fmt.Fprintf(out, "\nRedis may grant permits for partition %d.\n", a.Partition)
+	case s.DoubtSince == event.NoTime:
+		fmt.Fprintf(out, "\nStrict rules of partition %d are in doubt: %s.\n", a.Partition, cell(s.Why, 300))
+	default:
+		fmt.Fprintf(out, "\nStrict rules of partition %d are in doubt since %s: %s.\n", a.Partition, clock(s.DoubtSince), cell(s.Why, 300))
+	}
+	if a.Strict.Error != "" {
+		fmt.Fprintf(out, "What is under way is not known: %s\n", cell(a.Strict.Error, 300))
+	}
+}
+
+// denials are the strict limits that grant the key no permit now, or a key that contains it: one sentence
+// each. rule leaves out other rules; "" none.
+func (a *explainAnswer) denials(rule string) (out []string) {
+	for i := range a.Rules {
+		if e := &a.Rules[i]; e.Denied() && ruleIs(e.Rule, rule) {
+			out = append(out, keytext.FormatMap(a.Key)+": "+words.Denial(e))
+		}
+	}
+	if s := a.Strict; s != nil && !s.Grants && s.Why != "" {
+		out = append(out, fmt.Sprintf("%s: strict limits are in doubt, and grant no permit: %s.", keytext.FormatMap(a.Key), cell(s.Why, 300)))
+	}
+	for i := range a.Others {
+		out = append(out, (*explainAnswer)(&a.Others[i]).denials(rule)...)
+	}
+	return out
+}
+
+// orUnlimited writes n, which a limit of 0 does not bound.
+func orUnlimited(limit, n event.Decimal) string {
+	if limit == 0 {
+		return "unlimited"
+	}
+	return n.String()
+}
+
+// resets tells when nothing counts any more: "-" when nothing counts now.
+func resets(s *api.StrictStanding) string {
+	switch {
+	case s.Used == 0:
+		return "-"
+	case s.ResetsAt == event.NoTime:
+		return "when they end"
+	}
+	return clock(s.ResetsAt)
+}
+
+// permits says which are under way, and what becomes of them if nobody says how their actions ended.
+func permits(s *api.StrictStanding) string {
+	if s.Permits == 0 {
+		return "-"
+	}
+	var parts []string
+	if s.Permits == 1 {
+		parts = append(parts, "1 since "+clock(s.Oldest))
+	} else {
+		parts = append(parts, fmt.Sprintf("%d, the oldest since %s", s.Permits, clock(s.Oldest)))
+	}
+	fate := "counted"
+	if s.Lost == "return" {
+		fate = "given back"
+	}
+	return strings.Join(append(parts, fmt.Sprintf("lost from %s on: then %s", clock(s.LostAt), fate)), ", ")
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/keytext"
 )
@@ -20,34 +21,8 @@ partition, over about the last half minute. Ask any aggregator: it asks the othe
   tallygate hot-keys --limit 100 --json
 `
 
-// hotAnswer is the response of GET /v1/hot-keys.
-type hotAnswer struct {
-	Partitions []hotPartition `json:"partitions"`
-	Keys       []hotKey       `json:"keys"`
-	Missing    []struct {
-		Partition int32  `json:"partition"`
-		Reason    string `json:"reason"`
-	} `json:"missing"`
-}
-
-type hotPartition struct {
-	Partition       int32   `json:"partition"`
-	Owner           string  `json:"owner"`
-	EventsPerSecond float64 `json:"events_per_second"`
-	Share           float64 `json:"share"`
-}
-
-type hotKey struct {
-	Key       map[string]string `json:"key"`
-	Partition int32             `json:"partition"`
-	keyHeat
-}
-
-// keyHeat is a key's share of its partition's load.
-type keyHeat struct {
-	Share           float64 `json:"share"`
-	EventsPerSecond float64 `json:"events_per_second"`
-}
+// hotAnswer is the answer to GET /v1/hot-keys, as it is shown.
+type hotAnswer api.HotKeys
 
 // hotKeys is `tallygate hot-keys`.
 func hotKeys(ctx context.Context, c *call) error {
@@ -78,10 +53,11 @@ func hotKeys(ctx context.Context, c *call) error {
 	return a.write(c.stdout)
 }
 
+// write lists the keys first, and below them all partitions: without a hot key one sees whether there is load at all.
 func (a *hotAnswer) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	a.Keys = slices.DeleteFunc(a.Keys, func(k hotKey) bool { return k.EventsPerSecond < shownRate }) // an older aggregator tells of idle ones
-	idle := !slices.ContainsFunc(a.Partitions, func(p hotPartition) bool { return p.EventsPerSecond >= shownRate })
+	a.Keys = slices.DeleteFunc(a.Keys, func(k api.HotKey) bool { return k.EventsPerSecond < shownRate }) // an older aggregator tells of idle ones
+	idle := !slices.ContainsFunc(a.Partitions, func(p api.PartitionLoad) bool { return p.EventsPerSecond >= shownRate })
 	switch {
 	case len(a.Keys) == 0 && idle && len(a.Partitions) > 0:
 		fmt.Fprintln(w, "no key has had events in the last half minute")

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/cli"
 	"github.com/tallygate/tallygate/internal/servers"
@@ -318,7 +318,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 	inspect(t, func(t *testing.T, in *installation) {
 		in.write(t, ".dead-letters", deadLetters...)
 		out, _ := in.run(t, 0, "", "dead-letters", "--json")
-		schema, err := apitest.CompileClosed(api.DeadLetter)
+		schema, err := apitest.CompileClosed(apidocs.DeadLetter)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (g liveGroup) Explain(ctx context.Context, key []event.Dim) ([]rules.Explan
 	}
 	out := make([]rules.Explanation, len(a.Rules))
 	for i := range a.Rules {
-		out[i] = a.Rules[i].Explanation
+		out[i] = rules.Explanation(a.Rules[i].Explanation)
 	}
 	return out, nil
 }

@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -83,29 +82,6 @@ Ask any aggregator: the one that owns the key carries the command out. When the 
 is durable, published, and in the audit with who, when and why.`
 )
 
-// commandBody is the body of POST /v1/commands.
-type commandBody struct {
-	Command string              `json:"command"`
-	Key     map[string]string   `json:"key,omitempty"`
-	Exact   bool                `json:"exact,omitempty"`
-	Keys    []map[string]string `json:"keys,omitempty"`
-	Rule    string              `json:"rule,omitempty"`
-	For     string              `json:"for,omitempty"`
-	Reason  string              `json:"reason"`
-	By      string              `json:"by"`
-}
-
-// commandResult is its response.
-type commandResult struct {
-	ID         string                `json:"id"`
-	Partition  int32                 `json:"partition"`
-	Keys       int                   `json:"keys"`
-	Each       []map[string]string   `json:"each"`
-	Verdicts   []verdict.Verdict     `json:"verdicts"`
-	Exemptions []aggregate.Exemption `json:"exemptions"`
-	Ended      int                   `json:"ended"`
-}
-
 // run is `tallygate block`, unblock, reset, exempt and erase.
 func (v override) run(ctx context.Context, c *call) error {
 	o := c.options(v.usage)
@@ -172,11 +148,13 @@ type keyCommand struct {
 	stdout, stderr io.Writer
 
 	api      *apiclient.Client
-	body     commandBody
+	body     api.Command
 	json     bool
 	all, yes bool
 }
 
+// send checks what was given before it asks anybody: a mistake in an option must not cost a question to an aggregator,
+// nor stand behind its refusal.
 func (k *keyCommand) send(ctx context.Context, args []string) error {
 	if k.body.Reason == "" {
 		return &ops.UsageError{Err: errors.New("say why: --reason TEXT is kept in the audit")}
@@ -210,7 +188,7 @@ func (k *keyCommand) send(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var result commandResult
+	var result api.Commanded
 	if err := json.Unmarshal(answer, &result); err != nil {
 		return fmt.Errorf("read the aggregator's response: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -65,7 +66,7 @@ func (k *keyCommand) stillDenied(ctx context.Context, key []event.Dim) {
 }
 
 // did reports whether a command changed anything.
-func (k *keyCommand) did(r *commandResult) bool {
+func (k *keyCommand) did(r *api.Commanded) bool {
 	switch k.body.Command {
 	case "unblock":
 		return len(r.Verdicts) > 0
@@ -84,7 +85,7 @@ func (k *keyCommand) endsExemption() bool {
 }
 
 // write says what the command has changed; that it has changed nothing is an error.
-func (k *keyCommand) write(r *commandResult) error {
+func (k *keyCommand) write(r *api.Commanded) error {
 	key := keytext.FormatMap(k.body.Key)
 	if !k.did(r) {
 		k.writeExemptions(r, "still ")
@@ -133,7 +134,8 @@ func (k *keyCommand) nothing(key string) string {
 	return fmt.Sprintf("%s had no exemption by a command%s that is about %s", key, rule, map[bool]string{true: "all rules", false: "this rule"}[rule == ""])
 }
 
-func (k *keyCommand) writeVerdicts(r *commandResult) {
+// writeVerdicts lists the first of them: those that a command ended, and those that it issued, with their end.
+func (k *keyCommand) writeVerdicts(r *api.Commanded) {
 	for i, v := range r.Verdicts {
 		if i == shownVerdicts {
 			fmt.Fprintf(k.stdout, "and at least %d more: tallygate audit lists them all\n", len(r.Verdicts)-i)
@@ -147,7 +149,8 @@ func (k *keyCommand) writeVerdicts(r *commandResult) {
 	}
 }
 
-func (k *keyCommand) writeReset(r *commandResult) {
+// writeReset lists the first keys that were emptied; the answer itself names at most 1000.
+func (k *keyCommand) writeReset(r *api.Commanded) {
 	for i, key := range r.Each {
 		if i == shownVerdicts {
 			fmt.Fprintf(k.stdout, "and %d more: --json, and tallygate audit --json, list more of them\n", r.Keys-i)
@@ -158,7 +161,7 @@ func (k *keyCommand) writeReset(r *commandResult) {
 }
 
 // writeExemptions says what exempts the key.
-func (k *keyCommand) writeExemptions(r *commandResult, still string) {
+func (k *keyCommand) writeExemptions(r *api.Commanded, still string) {
 	for i := range r.Exemptions {
 		e := &r.Exemptions[i]
 		fmt.Fprintf(k.stdout, "%s is %sexempt from %s %s\n", exemptedText(e), still, rulesText(e), exemptionText(e))

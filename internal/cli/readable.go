@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -42,7 +42,7 @@ func left(until event.Micros) string {
 func spanText(span time.Duration) string { return words.Span(span) }
 
 // exemptText says what exempts a key; list is empty where an older aggregator does not tell.
-func exemptText(list []aggregate.Exemption) string {
+func exemptText(list []api.Exemption) string {
 	if len(list) == 0 {
 		return "exempt"
 	}
@@ -54,7 +54,7 @@ func exemptText(list []aggregate.Exemption) string {
 }
 
 // exemptionText says until when an exemption holds, who gave it, and why.
-func exemptionText(e *aggregate.Exemption) string {
+func exemptionText(e *api.Exemption) string {
 	text := "without end"
 	if e.Until != event.NoTime {
 		text = "until " + clock(e.Until) + left(e.Until)

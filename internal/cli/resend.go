@@ -71,6 +71,8 @@ func (r *resend) file(ctx context.Context, name string, stdin io.Reader) error {
 	return nil
 }
 
+// copy reads letters, one a line, until the input ends or the run is interrupted. A line that is no letter is refused
+// by itself: the others are sent.
 func (r *resend) copy(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, deadletter.MaxBytes)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/deadletter"
 	"github.com/tallygate/tallygate/internal/retry"
@@ -76,15 +77,6 @@ func (a *asked) finish(ctx context.Context) error {
 	return a.flush(ctx)
 }
 
-// lettersAnswer is the response of POST /v1/dead-letters.
-type lettersAnswer struct {
-	Letters []struct {
-		Sent    *int   `json:"sent"`
-		Refused string `json:"refused"`
-		Repeat  int    `json:"repeat"`
-	} `json:"letters"`
-}
-
 // flush sends the batch, and reports each letter.
 func (a *asked) flush(ctx context.Context) error {
 	if len(a.lines) == 0 {
@@ -113,7 +105,7 @@ func (a *asked) flush(ctx context.Context) error {
 
 // ask waits while the aggregator serves another caller. Once a request is under way, it waits for the
 // response even if ctx ends: only that says what was sent.
-func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
+func (a *asked) ask(ctx context.Context) (*api.Resent, error) {
 	for until := time.Now().Add(busyTimeout); ; {
 		text, err := a.api.PostRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes())
 		refused, ok := errors.AsType[*apiclient.Refusal](err)
@@ -130,7 +122,7 @@ func (a *asked) ask(ctx context.Context) (*lettersAnswer, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%w (--direct sends straight to Kafka, without an aggregator)", err)
 		}
-		var answer lettersAnswer
+		var answer api.Resent
 		if err := json.Unmarshal(text, &answer); err != nil {
 			return nil, fmt.Errorf("read the aggregator's response: %w", err)
 		}

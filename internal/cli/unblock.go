@@ -14,20 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/input"
 	"github.com/tallygate/tallygate/internal/keytext"
 )
-
-// blockedAnswer is the response of GET /v1/blocked: one page of a partition.
-type blockedAnswer struct {
-	Partitions int `json:"partitions"`
-	Keys       []struct {
-		Key   map[string]string `json:"key"`
-		Rules []string          `json:"rules"`
-	} `json:"keys"`
-	Next string `json:"next"` // "" on the last page
-}
 
 const (
 	// A batch is a command on so many keys of a partition, that take so many bytes.
@@ -41,7 +32,7 @@ const (
 // sends the command for batches of them. It reads the pages twice, and so keeps a few of them in memory.
 func (k *keyCommand) unblockMany(ctx context.Context) error {
 	var count atomic.Int64
-	err := k.eachPage(ctx, func(_ context.Context, a *blockedAnswer) error {
+	err := k.eachPage(ctx, func(_ context.Context, a *api.Blocked) error {
 		count.Add(int64(len(a.Keys)))
 		return nil
 	})
@@ -65,7 +56,7 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 	}
 	var done, found atomic.Int64
 	say := input.NewProgressLines(k.stderr, "unblock", int64(n), progressEvery, done.Load)
-	err = k.eachPage(ctx, func(ctx context.Context, a *blockedAnswer) error {
+	err = k.eachPage(ctx, func(ctx context.Context, a *api.Blocked) error {
 		found.Add(int64(len(a.Keys)))
 		return k.unblockPage(ctx, a, &done)
 	})
@@ -78,7 +69,7 @@ func (k *keyCommand) unblockMany(ctx context.Context) error {
 }
 
 // unblockPage unblocks the keys of a page, in batches that an aggregator accepts.
-func (k *keyCommand) unblockPage(ctx context.Context, a *blockedAnswer, done *atomic.Int64) error {
+func (k *keyCommand) unblockPage(ctx context.Context, a *api.Blocked, done *atomic.Int64) error {
 	for rest := a.Keys; len(rest) > 0; {
 		body, size := k.body, 0
 		for _, b := range rest[:min(unblockKeys, len(rest))] {
@@ -122,7 +113,7 @@ func (k *keyCommand) confirmed(ctx context.Context) error {
 
 // eachPage reads the blocked keys of every partition, page by page: several partitions at the same time,
 // and so do is called.
-func (k *keyCommand) eachPage(ctx context.Context, do func(context.Context, *blockedAnswer) error) error {
+func (k *keyCommand) eachPage(ctx context.Context, do func(context.Context, *api.Blocked) error) error {
 	first, err := k.page(ctx, 0, "") // it tells how many partitions there are
 	if err != nil {
 		return err
@@ -152,8 +143,8 @@ func (k *keyCommand) eachPage(ctx context.Context, do func(context.Context, *blo
 }
 
 // page reads one page of a partition.
-func (k *keyCommand) page(ctx context.Context, partition int, after string) (*blockedAnswer, error) {
-	q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(partition)}} // checks the role before the first command
+func (k *keyCommand) page(ctx context.Context, partition int32, after string) (*api.Blocked, error) {
+	q := url.Values{"unblock": {"all"}, "partition": {strconv.Itoa(int(partition))}} // checks the role before the first command
 	if k.body.Rule != "" {
 		q.Set("rule", k.body.Rule)
 	}
@@ -164,7 +155,7 @@ func (k *keyCommand) page(ctx context.Context, partition int, after string) (*bl
 	if err != nil {
 		return nil, fmt.Errorf("list the blocked keys of partition %d: %w", partition, err)
 	}
-	var a blockedAnswer
+	var a api.Blocked
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, fmt.Errorf("read the aggregator's response: %w", err)
 	}

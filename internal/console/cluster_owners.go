@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 // ownerTable has a line for each member, with the partitions that it has: which, in which state, how far behind. Who
 // has none, and partitions that nobody has, are in it, too.
-func ownerTable(group *status.Cluster) table {
+func ownerTable(group *api.Cluster) table {
 	t := table{Caption: "Members and their partitions", Hidden: true, Empty: empty{Title: "No partition is known", Text: "An aggregator says who owns which partition."},
 		Head: []column{{Text: "Member"}, {Text: "Its partitions"}, {Text: "Events/s", Num: true}, {Text: "Not counted", Num: true, About: "Records of the event topic that wait"},
 			{Text: "Behind", Num: true, About: "Of the partition that is behind most"}}}
@@ -39,7 +39,7 @@ func ownerTable(group *status.Cluster) table {
 	return t
 }
 
-func ownerRow(m *status.Status) row {
+func ownerRow(m *api.Status) row {
 	r := row{ID: "o-" + anchor(m.Instance)}
 	var all []chip
 	var events, behind float64
@@ -73,7 +73,7 @@ type chip struct {
 	words     string // "" where all is well
 }
 
-func chipOf(p *status.Partition) chip {
+func chipOf(p *api.PartitionStatus) chip {
 	behind := seconds(p.LagSeconds)
 	switch late := health.Late.Level(behind); {
 	case p.State == "failed":

@@ -17,12 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 // Program is the console. Set its fields, then call Run once.
@@ -43,7 +43,7 @@ type Program struct {
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 
-	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
+	Settings func() []api.Setting // the options, for GET /v1/status; nil: it has none
 
 	Now func() time.Time // nil is time.Now; tests have a fixed one
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/console/chart"
 	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -53,7 +53,7 @@ func (e *eyes) standing(a *explained, now time.Time) keyStanding {
 // busyRate is from how many events a second a key's share of its partition is told: below, it is no load.
 const busyRate = 10
 
-func standingOf(e *explainedRule) standing {
+func standingOf(e *api.ExplainedRule) standing {
 	s := standing{Rule: ruleCell(e.Rule), Count: countText(e), Window: windowText(e), From: timeOf(e.From), To: timeOf(e.Until), Frees: timeOf(e.FreesAt), FreesBy: e.Frees, Notes: notesOf(e)}
 	shadow := e.Mode == verdict.Shadow || e.Verdict != nil && e.Verdict.Mode == verdict.Shadow // the verdict alone: its fuse has blown
 	if e.Rule != rules.ManualRule {
@@ -76,7 +76,7 @@ func standingOf(e *explainedRule) standing {
 // inFlight is the window of what is under way: nothing but permits counts there.
 const inFlight = "in-flight"
 
-func windowText(e *explainedRule) string {
+func windowText(e *api.ExplainedRule) string {
 	switch {
 	case e.Window == inFlight:
 		return "under way now"
@@ -87,7 +87,7 @@ func windowText(e *explainedRule) string {
 }
 
 // countText is the count of the limit, with what sets that.
-func countText(e *explainedRule) string {
+func countText(e *api.ExplainedRule) string {
 	if e.Rule == rules.ManualRule {
 		return ""
 	}
@@ -111,7 +111,7 @@ func countText(e *explainedRule) string {
 	return text
 }
 
-func notesOf(e *explainedRule) (notes []string) {
+func notesOf(e *api.ExplainedRule) (notes []string) {
 	if e.Exempt {
 		notes = append(notes, "exempt: counted, and not judged")
 	}
@@ -131,7 +131,7 @@ func notesOf(e *explainedRule) (notes []string) {
 }
 
 // strictText has the numbers that Redis keeps of a strict limit.
-func strictText(s *aggregate.StrictStanding) string {
+func strictText(s *api.StrictStanding) string {
 	text := fmt.Sprintf("strict: %s counted and %s under way, %s left", s.Level, s.Held, s.Remaining)
 	if s.Limit == 0 {
 		text = fmt.Sprintf("strict: %s counted and %s under way, unlimited", s.Level, s.Held)
@@ -146,7 +146,7 @@ func strictText(s *aggregate.StrictStanding) string {
 }
 
 // strictState says whether permits are granted; "" if they are.
-func strictState(s *aggregate.StrictState) string {
+func strictState(s *api.StrictState) string {
 	switch {
 	case s == nil || s.Grants && s.Error == "":
 		return ""
@@ -179,7 +179,7 @@ func (e *eyes) why(a *explained) string {
 }
 
 // sentence tells of one verdict. Without an explanation it has no window.
-func (e *eyes) sentence(v *verdict.Verdict, x *explainedRule) string {
+func (e *eyes) sentence(v *verdict.Verdict, x *api.ExplainedRule) string {
 	what := map[verdict.Action]string{verdict.ActBlock: "blocked", verdict.ActChallenge: "challenged", verdict.ActThrottle: "slowed down", verdict.ActLog: "only logged"}[v.Action]
 	head := fmt.Sprintf("%s is %s", e.text(v.Key), what)
 	times := fmt.Sprintf("since %s until %s", utc(v.Since), utc(v.Until))

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/console/keyref"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -69,13 +70,7 @@ func (r *request) reveal(k *Keys, key []event.Dim, what, reason string) (*http.C
 
 // recordRead writes into the audit that the reader reads personal data: of a key, or, without one, of many.
 func (r *request) recordRead(key []event.Dim, what, reason string) error {
-	body := map[string]any{"what": what}
-	if len(key) > 0 {
-		body["key"] = dimsMap(key)
-	}
-	if reason != "" {
-		body["reason"] = reason
-	}
+	body := api.Read{Key: dimsMap(key), What: what, Reason: reason}
 	if _, err := r.API.Post(r.ctx(), "/v1/reads", body); err != nil {
 		p := *problemOf(err)
 		p.Title, p.Detail = "The read cannot be recorded, so nothing is shown", "Reads of personal data are kept in the audit, and the aggregator did not take this one: "+p.Detail

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/auditlog"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -21,7 +22,7 @@ type undoOffer struct {
 }
 
 // undo is the form that undoes what a command did; nil if nothing does.
-func (act *keyAct) undo(e *eyes, key []event.Dim, b *commandBody, did *commandResult, now time.Time) *undo {
+func (act *keyAct) undo(e *eyes, key []event.Dim, b *api.Command, did *api.Commanded, now time.Time) *undo {
 	switch {
 	case act.name == "block":
 		return undoBlock(e, key, did.ID)

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -31,7 +31,7 @@ type cluster struct {
 	Owners     table
 	Partitions table
 	Members    table
-	Details    []status.Status
+	Details    []api.Status
 	Topics     []topicLine
 	Findings   []doctor.Result
 	Exam       *exam
@@ -91,11 +91,11 @@ func (c *cluster) kafka(r *health.Observations) {
 
 // owned is a partition and who has it.
 type owned struct {
-	status.Partition
+	api.PartitionStatus
 	owner string
 }
 
-func partitionTable(group *status.Cluster) table {
+func partitionTable(group *api.Cluster) table {
 	t := table{Caption: "Partitions", Hidden: true, Empty: empty{Title: "No partition is known", Text: "An aggregator says who owns which partition."},
 		Head: []column{{Text: "Partition"}, {Text: "Owner"}, {Text: "State"}, {Text: "Events/s", Num: true, About: "Over about 30 seconds; an event counts once per key"}, {Text: "Share", Num: true},
 			{Text: "Not counted", Num: true, About: "Records of the event topic that wait"}, {Text: "Behind", Num: true}, {Text: "Forwarded", Num: true, About: "Records of the repartition topic that wait"},
@@ -118,7 +118,7 @@ func partitionTable(group *status.Cluster) table {
 			most = max(most, p.Events)
 		}
 	}
-	slices.SortFunc(all, func(a, b owned) int { return cmp.Compare(a.Partition.Partition, b.Partition.Partition) })
+	slices.SortFunc(all, func(a, b owned) int { return cmp.Compare(a.Partition, b.Partition) })
 	for _, p := range all {
 		t.Rows = append(t.Rows, p.row(most, now))
 	}
@@ -133,7 +133,7 @@ func partitionTable(group *status.Cluster) table {
 }
 
 func (p owned) row(most float64, now time.Time) row {
-	r := row{ID: fmt.Sprintf("p%d", p.Partition.Partition)}
+	r := row{ID: fmt.Sprintf("p%d", p.Partition)}
 	state := cell{Text: p.State, Tag: "unknown"}
 	switch {
 	case p.State == "failed":
@@ -157,7 +157,7 @@ func (p owned) row(most float64, now time.Time) row {
 	if p.LagSeconds > 0 {
 		behind.Text = span(seconds(p.LagSeconds))
 	}
-	r.Cells = []cell{{Text: number(p.Partition.Partition), Head: true}, {Text: p.owner, Link: "#m-" + anchor(p.owner)}, state, {Text: rate(p.Events)}, {HTML: heat(p.Events, most)},
+	r.Cells = []cell{{Text: number(p.Partition), Head: true}, {Text: p.owner, Link: "#m-" + anchor(p.owner)}, state, {Text: rate(p.Events)}, {HTML: heat(p.Events, most)},
 		numCell(p.Lag), behind, numCell(p.LoopLag), numCell(p.Keys), {Text: size(p.Bytes)}, {HTML: ago(p.LastCheckpoint, now)}, taken}
 	return r
 }
@@ -183,7 +183,7 @@ func anchor(name string) string {
 	}, name)
 }
 
-func memberTable(members []status.Status, missing []status.Missing) table {
+func memberTable(members []api.Status, missing []api.MissingMember) table {
 	t := table{Caption: "Members", Hidden: true, Empty: empty{Title: "No aggregator answers", Text: "Start one; or correct --aggregator of this console."},
 		Head: []column{{Text: "Instance"}, {Text: "State"}, {Text: "Partitions", Num: true}, {Text: "Rules", Num: true}, {Text: "Version"}, {Text: "Started", Num: true}, {Text: "Address"}, {Text: "Last error"}}}
 	for i := range members {
@@ -213,7 +213,7 @@ func memberTable(members []status.Status, missing []status.Missing) table {
 	return t
 }
 
-func lastError(m *status.Status) cell {
+func lastError(m *api.Status) cell {
 	if len(m.Errors) == 0 {
 		return cell{Text: "none"}
 	}

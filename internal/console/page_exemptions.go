@@ -8,21 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 func exemptionsPage() page {
 	return page{name: "exemptions", path: "/exemptions", title: "Exemptions", nav: "Exemptions", least: access.Viewer, load: loadExemptions}
-}
-
-// exemptionsAnswer is the answer to GET /v1/exemptions.
-type exemptionsAnswer struct {
-	Exemptions []aggregate.Exemption `json:"exemptions"`
-	More       int                   `json:"more"`
-	Missing    []missingShare        `json:"missing"`
 }
 
 type exemptionsView struct {
@@ -31,7 +24,7 @@ type exemptionsView struct {
 	Soon    int // end within the next hour
 	Endless int
 	More    int
-	Missing []missingShare
+	Missing []api.MissingPartition
 	Table   table
 }
 
@@ -46,7 +39,7 @@ func loadExemptions(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := ask[exemptionsAnswer](r, "/v1/exemptions", url.Values{"limit": {exemptionsAtMost}})
+	a, err := ask[api.Exemptions](r, "/v1/exemptions", url.Values{"limit": {exemptionsAtMost}})
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +70,13 @@ func loadExemptions(r *request) (any, error) {
 		}
 		shown = append(shown, x)
 	}
-	slices.SortStableFunc(shown, func(x, y aggregate.Exemption) int { return cmp.Compare(x.Until, y.Until) }) // NoTime is the latest
+	slices.SortStableFunc(shown, func(x, y api.Exemption) int { return cmp.Compare(x.Until, y.Until) }) // NoTime is the latest
 	v.Table = r.eyesOf(k, nil).exemptionTable(shown, r.Now, r.may(access.Operator))
 	return v, nil
 }
 
 // exemptionTable lists exemptions; acts adds what can be done about them.
-func (e *eyes) exemptionTable(list []aggregate.Exemption, now time.Time, acts bool) table {
+func (e *eyes) exemptionTable(list []api.Exemption, now time.Time, acts bool) table {
 	t := table{
 		Caption: "Exemptions", Hidden: true,
 		Head:  []column{{Text: "Key"}, {Text: "Rules"}, {Text: "From"}, {Text: "Ends"}, {Text: "Given by"}, {Text: "Reason"}},
@@ -118,7 +111,7 @@ func (e *eyes) exemptionTable(list []aggregate.Exemption, now time.Time, acts bo
 }
 
 // exemptionActs lead to the forms that end or extend one.
-func (e *eyes) exemptionActs(x *aggregate.Exemption, key []event.Dim) []cell {
+func (e *eyes) exemptionActs(x *api.Exemption, key []event.Dim) []cell {
 	if x.From != "command" || len(key) == 0 {
 		return []cell{{Text: "in the rule file"}, {}}
 	}
@@ -130,7 +123,7 @@ func (e *eyes) exemptionActs(x *aggregate.Exemption, key []event.Dim) []cell {
 }
 
 // exemptedCell is what an exemption names. A network may be a user's.
-func (e *eyes) exemptedCell(x *aggregate.Exemption, key []event.Dim) cell {
+func (e *eyes) exemptedCell(x *api.Exemption, key []event.Dim) cell {
 	c := cell{Text: e.text(key), Head: true, Code: true}
 	if len(key) > 0 {
 		c.Link = e.path(key)
@@ -147,7 +140,7 @@ func (e *eyes) exemptedCell(x *aggregate.Exemption, key []event.Dim) cell {
 	return c
 }
 
-func rulesOf(x *aggregate.Exemption) string {
+func rulesOf(x *api.Exemption) string {
 	if len(x.Rules) == 0 {
 		return "all"
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -83,7 +84,7 @@ type keyView struct {
 	Never      bool // none has counted an event of it
 	Standings  []keyStanding
 	More       int
-	Missing    []missingShare
+	Missing    []api.MissingPartition
 	Strict     string
 	Exemptions table
 	Blocked    int      // verdicts in force that are enforced
@@ -161,7 +162,7 @@ func (v *keyView) fill(r *request, e *eyes, a *explained) {
 		v.Standings = append(v.Standings, e.standing(a, r.Now))
 	}
 	for i := range a.Others {
-		v.Standings = append(v.Standings, e.standing(&a.Others[i], r.Now))
+		v.Standings = append(v.Standings, e.standing((*explained)(&a.Others[i]), r.Now))
 	}
 	list := a.inForce()
 	for i := range list {
@@ -196,7 +197,7 @@ func limitsOf(a *explained) (names []string) {
 		names = append(names, a.Rules[i].Rule)
 	}
 	for i := range a.Others {
-		names = append(names, limitsOf(&a.Others[i])...)
+		names = append(names, limitsOf((*explained)(&a.Others[i]))...)
 	}
 	return names
 }

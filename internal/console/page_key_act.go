@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -200,7 +201,7 @@ func doKeyAct(r *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	var did commandResult
+	var did api.Commanded
 	if err := json.Unmarshal(answer, &did); err != nil {
 		return result{}, fmt.Errorf("read the aggregator's response: %w", err)
 	}
@@ -215,9 +216,9 @@ func doKeyAct(r *request) (result, error) {
 }
 
 // body is the command that a form asks for.
-func (act *keyAct) body(r *request, k *Keys, key []event.Dim) (*commandBody, error) {
+func (act *keyAct) body(r *request, k *Keys, key []event.Dim) (*api.Command, error) {
 	f := r.PostForm
-	b := &commandBody{Command: act.command, Key: dimsMap(key), Reason: strings.TrimSpace(f.Get("reason"))}
+	b := &api.Command{Command: act.command, Key: dimsMap(key), Reason: strings.TrimSpace(f.Get("reason"))}
 	if b.Reason == "" {
 		return nil, invalid("Say why", "A reason is required: it is kept in the audit.")
 	}
@@ -264,7 +265,7 @@ func parseSpan(text string) (time.Duration, error) {
 }
 
 // did says what the command has changed.
-func (act *keyAct) did(e *eyes, b *commandBody, key []event.Dim, did *commandResult, now time.Time) string {
+func (act *keyAct) did(e *eyes, b *api.Command, key []event.Dim, did *api.Commanded, now time.Time) string {
 	text, ended := e.text(key), len(did.Verdicts)
 	id := fmt.Sprintf(" (command %s)", did.ID)
 	switch {

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/grouprules"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -32,7 +32,7 @@ type qualityData struct {
 	Unmatched   *table
 	Note        string // why Unmatched is not known, or not of all
 	Told        int    // how many instances Unmatched is of; 0: one of an older version
-	Missing     []status.Missing
+	Missing     []api.MissingMember
 }
 
 // troubleData is one kind of what looks like a producer's mistake.
@@ -127,18 +127,7 @@ func (t *troubleData) Quiet() bool { return len(t.Table.Rows) == 0 }
 // unmatched asks what events say that no rule counts, and guesses what was meant.
 func (d *qualityData) unmatched(r *request) {
 	text, err := r.API.Get(r.ctx(), "/v1/unmatched")
-	var is struct {
-		Events    uint64 `json:"events"`
-		Unmatched []struct {
-			API     string `json:"api"`
-			Outcome string `json:"outcome"`
-			Events  uint64 `json:"events"`
-			NoUID   bool   `json:"no_uid"`
-		} `json:"unmatched"`
-		Instances int              `json:"instances"`
-		Missing   []status.Missing `json:"missing"`
-		Trouble   *status.Trouble  `json:"trouble"`
-	}
+	var is api.Unmatched
 	if err == nil {
 		err = json.Unmarshal(text, &is)
 	}

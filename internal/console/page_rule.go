@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/chart"
@@ -80,28 +81,6 @@ func loadRule(r *request) (any, error) {
 	return d, nil
 }
 
-// distribution is the answer to GET /v1/rules/distribution.
-type distribution struct {
-	Limits []struct {
-		Limit   string  `json:"limit"`
-		Number  *string `json:"number"`
-		Keys    int     `json:"keys"`
-		Over    int     `json:"over"`
-		Near    int     `json:"near"`
-		Buckets []struct {
-			From string `json:"from"`
-			To   string `json:"to"`
-			Keys int    `json:"keys"`
-		} `json:"buckets"`
-	} `json:"limits"`
-	Sampled    bool    `json:"sampled"`
-	Partitions []int32 `json:"partitions"`
-	Missing    []struct {
-		Partition int32  `json:"partition"`
-		Reason    string `json:"reason"`
-	} `json:"missing"`
-}
-
 // countsData is the distribution of the counts under one limit.
 type countsData struct {
 	Name             string // of the limit; "" of the only one
@@ -122,7 +101,7 @@ type whatIf struct {
 // counts asks how many keys have which count. Without an answer the page stands, and says why.
 func (d *ruleData) counts(r *request) {
 	text, err := r.API.Get(r.ctx(), "/v1/rules/distribution?rule="+url.QueryEscape(d.Name))
-	var is distribution
+	var is api.Distribution
 	if err == nil {
 		err = json.Unmarshal(text, &is)
 	}
@@ -147,11 +126,12 @@ func (d *ruleData) counts(r *request) {
 			h.Title += " under " + l.Limit
 		}
 		if l.Number != nil {
-			c.Number = *l.Number
-			h.Limit, h.LimitText = toFloat(*l.Number), *l.Number
+			c.Number = l.Number.String()
+			h.Limit, h.LimitText = toFloat(c.Number), c.Number
 		}
 		for _, b := range l.Buckets {
-			h.Buckets = append(h.Buckets, chart.Bucket{From: toFloat(b.From), To: toFloat(b.To), FromText: b.From, ToText: b.To, Keys: b.Keys})
+			from, to := b.From.String(), b.To.String()
+			h.Buckets = append(h.Buckets, chart.Bucket{From: toFloat(from), To: toFloat(to), FromText: from, ToText: to, Keys: b.Keys})
 		}
 		if len(h.Buckets) > 0 {
 			c.Chart = h.Draw()

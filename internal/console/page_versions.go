@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/diff"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
@@ -182,14 +183,11 @@ func rollBack(r *request) (result, error) {
 	if running := r.server.rules.watch.Book.Running(); running != 0 && running != seen {
 		return result{}, &Problem{Status: http.StatusConflict, Title: "Other rules run by now", Detail: fmt.Sprintf("The preview compared with version %d, and version %d runs.", seen, running), Do: "Look at what differs now, and send the form again."}
 	}
-	text, err := r.API.Post(r.ctx(), "/v1/rules/rollback", map[string]any{"version": version, "reason": reason})
+	text, err := r.API.Post(r.ctx(), "/v1/rules/rollback", api.Rollback{Version: version, Reason: reason})
 	if err != nil {
 		return result{}, err
 	}
-	var done struct {
-		Version int64 `json:"version"`
-		Changed bool  `json:"changed"`
-	}
+	var done api.Reloaded
 	if err := json.Unmarshal(text, &done); err != nil {
 		return result{}, fmt.Errorf("read the aggregator's answer: %w", err)
 	}

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -100,18 +100,18 @@ func readings() *health.Observations {
 	read := noon.Add(-400 * time.Millisecond)
 	r.Kafka = health.Reading[health.Kafka]{At: read, Value: health.Kafka{Brokers: 3, Moved: read, Events: health.Topic{Name: "tallygate.events", Partitions: 4, Ends: ends},
 		Verdicts: health.Topic{Name: "tallygate.verdicts", Partitions: 4, Ends: ends}}}
-	member := func(name string, own ...int32) status.Status {
-		s := status.Status{Component: "aggregator", Instance: name, Address: name + ":8081", Version: "v0.2.0", Commit: "4f1c0de", Go: "go1.26", Started: noon.Add(-50 * time.Hour), Now: read,
-			Uptime: 180_000, Ready: true, Config: []status.Setting{{Name: "checkpoint-every", Value: "1s", From: "default"}, {Name: "kafka-password-file", Value: "•••", From: "flag"}},
-			Errors:     []status.Error{{Level: "warn", Message: "Redis does not answer", Error: "i/o timeout", First: noon.Add(-9 * time.Hour), Last: noon.Add(-8 * time.Hour), Count: 3}},
-			Aggregator: &status.Aggregator{Of: 4, Rules: status.Rules{Version: 7, Name: "shop", File: "rules.yaml", FileOK: true}}}
+	member := func(name string, own ...int32) api.Status {
+		s := api.Status{Component: "aggregator", Instance: name, Address: name + ":8081", Version: "v0.2.0", Commit: "4f1c0de", Go: "go1.26", Started: noon.Add(-50 * time.Hour), Now: read,
+			Uptime: 180_000, Ready: true, Config: []api.Setting{{Name: "checkpoint-every", Value: "1s", From: "default"}, {Name: "kafka-password-file", Value: "•••", From: "flag"}},
+			Errors:     []api.LoggedError{{Level: "warn", Message: "Redis does not answer", Error: "i/o timeout", First: noon.Add(-9 * time.Hour), Last: noon.Add(-8 * time.Hour), Count: 3}},
+			Aggregator: &api.AggregatorStatus{Of: 4, Rules: api.RulesStatus{Version: 7, Name: "shop", File: "rules.yaml", FileOK: true}}}
 		for _, p := range own {
-			s.Aggregator.Partitions = append(s.Aggregator.Partitions, status.Partition{Partition: p, State: "open", Events: 240 + 35*float64(p), Keys: 51_200 + 900*int(p), Bytes: 9_400_000 + int64(p)*120_000,
+			s.Aggregator.Partitions = append(s.Aggregator.Partitions, api.PartitionStatus{Partition: p, State: "open", Events: 240 + 35*float64(p), Keys: 51_200 + 900*int(p), Bytes: 9_400_000 + int64(p)*120_000,
 				LastFetch: read, LastCheckpoint: read.Add(-700 * time.Millisecond), TakenOver: noon.Add(-50 * time.Hour), TakeoverSeconds: 1.4, Takeovers: 1})
 		}
 		return s
 	}
-	r.Cluster = health.Reading[health.Cluster]{At: read, Value: health.Cluster{Members: []status.Status{member("agg-0", 0, 1), member("agg-1", 2, 3)}}}
+	r.Cluster = health.Reading[health.Cluster]{At: read, Value: health.Cluster{Members: []api.Status{member("agg-0", 0, 1), member("agg-1", 2, 3)}}}
 	r.Redis = health.Reading[health.Redis]{At: read, Value: health.Redis{Latency: 400 * time.Microsecond, Servers: []health.Server{{Version: "8.0.2", Policy: health.NoEviction, Memory: 48 << 20, MaxMemory: 512 << 20}},
 		Now: read, Shards: []health.Shard{{Written: true, Entries: 318, Beat: read.Add(-300 * time.Millisecond), Applied: read.Add(-300 * time.Millisecond), Reached: ends}}}}
 	for i, name := range []string{"decision-0", "orders", "search"} {

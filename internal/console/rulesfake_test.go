@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/workbench"
@@ -25,7 +26,6 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/replay"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -136,8 +136,8 @@ func (g *group) distribution(w http.ResponseWriter, rule string) {
 	httpjson.Reply(w, map[string]any{"rule": rule, "limits": []map[string]any{{"limit": "", "number": "100", "keys": 1300, "over": 9, "near": 21, "buckets": buckets}}, "sampled": false, "partitions": []int{0, 1}})
 }
 
-func (g *group) cluster() status.Cluster {
-	samples := map[string][]status.Sample{}
+func (g *group) cluster() api.Cluster {
+	samples := map[string][]api.Sample{}
 	for i := range strings.Count(g.texts[len(g.texts)-1], "- name: rule-") {
 		rule := fmt.Sprintf("rule-%03d", i)
 		add := func(metric string, v float64, labels ...string) {
@@ -145,16 +145,16 @@ func (g *group) cluster() status.Cluster {
 			for j := 0; j+1 < len(labels); j += 2 {
 				l[labels[j]] = labels[j+1]
 			}
-			samples[metric] = append(samples[metric], status.Sample{Labels: l, Value: v})
+			samples[metric] = append(samples[metric], api.Sample{Labels: l, Value: v})
 		}
 		add("tallygate_rule_matches_total", g.matches*float64(1+i))
 		add("tallygate_near_limit_events_total", g.matches/10)
 		add("tallygate_overshoot_events_total", g.matches/100*float64(i%3), "mode", "enforce")
 	}
-	samples["tallygate_events_total"] = []status.Sample{{Labels: map[string]string{"result": "counted"}, Value: g.matches * 100}, {Labels: map[string]string{"result": "late"}, Value: g.matches}}
-	samples["tallygate_vocabulary_mismatches_total"] = []status.Sample{{Labels: map[string]string{"what": "api", "name": "<img src=x>"}, Value: g.matches}}
-	return status.Cluster{Members: []status.Status{{Component: "aggregator", Instance: "aggregator-1:8081", Started: ruleNoon.Add(-time.Hour),
-		Aggregator: &status.Aggregator{Rules: status.Rules{Version: int64(len(g.texts) - g.loads), Blown: []string{"rule-002"}}, Partitions: []status.Partition{{Keys: 1000}}}, Metrics: samples}}}
+	samples["tallygate_events_total"] = []api.Sample{{Labels: map[string]string{"result": "counted"}, Value: g.matches * 100}, {Labels: map[string]string{"result": "late"}, Value: g.matches}}
+	samples["tallygate_vocabulary_mismatches_total"] = []api.Sample{{Labels: map[string]string{"what": "api", "name": "<img src=x>"}, Value: g.matches}}
+	return api.Cluster{Members: []api.Status{{Component: "aggregator", Instance: "aggregator-1:8081", Started: ruleNoon.Add(-time.Hour),
+		Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{Version: int64(len(g.texts) - g.loads), Blown: []string{"rule-002"}}, Partitions: []api.PartitionStatus{{Keys: 1000}}}, Metrics: samples}}}
 }
 
 // site is a console over a group.

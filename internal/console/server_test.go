@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 func containsAll(text string, words ...string) bool {
@@ -80,8 +80,8 @@ func TestWhoCountsWhat(t *testing.T) {
 	all[0].Aggregator.Partitions[1].State = "recovering"
 	all[1].Aggregator.Partitions = all[1].Aggregator.Partitions[:1]
 	all[1].Aggregator.Partitions[0].LagSeconds, all[1].Aggregator.Partitions[0].Lag = 9, 4120
-	r.Cluster.Value.Missing = []status.Missing{{Instance: "agg-2", Reason: "it has not answered within 1.2s"}}
-	r.Cluster.Value.Unowned = []status.Unowned{{Partition: 3, Reason: "its owner agg-2 did not answer"}}
+	r.Cluster.Value.Missing = []api.MissingMember{{Instance: "agg-2", Reason: "it has not answered within 1.2s"}}
+	r.Cluster.Value.Unowned = []api.MissingPartition{{Partition: 3, Reason: "its owner agg-2 did not answer"}}
 	_, body, _ := fetch(t, visitor(t), http.MethodGet, start(t, stateOf(r), false)+"/cluster", "")
 	_, body, _ = strings.Cut(body, `id="owners"`)
 	body, _, _ = strings.Cut(body, `id="partitions-h"`)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/decision"
@@ -32,7 +32,7 @@ func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { playAnswers(t, "testdata/answers.txt", answering(t), asked) })
 	admitting := newPermits(t, miniredis.RunT(t).Addr()).server(t)
 	playAnswers(t, "testdata/permits.txt", map[string]*rig{"": admitting}, asked)
-	for _, o := range apitest.Open(t, api.Enforcer).Operations() {
+	for _, o := range apitest.Open(t, apidocs.Enforcer).Operations() {
 		path, _, _ := strings.Cut(o.Path, "{")
 		if served := o.Path != "/healthz" && o.Path != "/readyz" && o.Path != "/openapi.json" && o.Path != "/v1/status"; served && !asked[o.Method+" "+path] && !o.AnyMethod() {
 			t.Errorf("testdata does not ask %s %s", o.Method, o.Path)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -55,7 +55,7 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 // A check is accepted exactly if it is as described, but for the values of texts and for integers that
 // are written as 42.0. That what is accepted is as described, each request of a rig shows.
 func TestChecksThatAreDescribedAreAccepted(t *testing.T) {
-	schema, err := apitest.Compile(api.Enforcer + "#/components/schemas/Check")
+	schema, err := apitest.Compile(apidocs.Enforcer + "#/components/schemas/Check")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,13 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/decision"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(apitest.Complete(m, api.Enforcer,
+	goleak.VerifyTestMain(apitest.Complete(m, apidocs.Enforcer,
 		"GET /healthz", "GET /readyz", "GET /openapi.json", "GET /v1/status", // of the program
 		"POST /v1/admit 503", "GET /v1/blocklist 503", // where thousands of permits are held, and pages take seconds
 	))

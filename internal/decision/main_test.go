@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -49,7 +49,7 @@ func newRigOf(t *testing.T, table *enforce.Table, change ...func(*decision.Confi
 	if r.server, err = decision.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	r.handler = apitest.Open(t, api.Enforcer).Handler(t, r.server.Handler(http.NewServeMux()))
+	r.handler = apitest.Open(t, apidocs.Enforcer).Handler(t, r.server.Handler(http.NewServeMux()))
 	return r
 }
 

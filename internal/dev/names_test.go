@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/api"
 )
 
 // An aggregator that is busy names what no rule counts a little later. One that never does is not waited for for ever.
@@ -16,8 +16,8 @@ func TestNamesOfWhatDidNothingAreWaitedFor(t *testing.T) {
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{Name: resultOf}, []string{"result"})
 	registry.MustRegister(results)
 	results.WithLabelValues(unmatchedOf).Add(4)
-	answers := [][]owner.UnmatchedEvents{nil, {{API: "login", Outcome: "denied", Events: 4}}, nil, nil, nil, nil, nil}
-	n := notes{unmatched: func(context.Context) (list []owner.UnmatchedEvents) {
+	answers := [][]api.UnmatchedEvents{nil, {{API: "login", Outcome: "denied", Events: 4}}, nil, nil, nil, nil, nil}
+	n := notes{unmatched: func(context.Context) (list []api.UnmatchedEvents) {
 		list, answers = answers[0], answers[1:]
 		return list
 	}}

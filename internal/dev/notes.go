@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/api"
 )
 
 // What a newcomer has to know beside verdicts: events that came and did nothing. Each is told when there are more
@@ -34,11 +34,11 @@ const (
 
 // notes are what came and did nothing.
 type notes struct {
-	unmatched func(context.Context) []owner.UnmatchedEvents // nil: nobody knows what they say
-	asked     int                                           // in vain, for the names of what is to be told
-	told      map[string]float64                            // by what it is about
-	version   float64                                       // of the rules
-	broken    bool                                          // the rule file was, when it was last asked
+	unmatched func(context.Context) []api.UnmatchedEvents // nil: nobody knows what they say
+	asked     int                                         // in vain, for the names of what is to be told
+	told      map[string]float64                          // by what it is about
+	version   float64                                     // of the rules
+	broken    bool                                        // the rule file was, when it was last asked
 }
 
 // ofRules tells of a rule file that changed: whether its rules count now, or why they do not.
@@ -180,10 +180,10 @@ func byLabel(registry *prometheus.Registry, name string) map[string]float64 {
 }
 
 // askUnmatched asks the aggregator, as anybody may, what the events say that no rule counts.
-func askUnmatched(api string) func(context.Context) []owner.UnmatchedEvents {
+func askUnmatched(at string) func(context.Context) []api.UnmatchedEvents {
 	client := &http.Client{Timeout: time.Second}
-	return func(ctx context.Context) []owner.UnmatchedEvents {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/v1/unmatched", nil)
+	return func(ctx context.Context) []api.UnmatchedEvents {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/v1/unmatched", nil)
 		if err != nil {
 			return nil
 		}
@@ -193,7 +193,7 @@ func askUnmatched(api string) func(context.Context) []owner.UnmatchedEvents {
 		}
 		defer resp.Body.Close()
 		defer client.CloseIdleConnections()
-		var answer struct{ Unmatched []owner.UnmatchedEvents }
+		var answer api.Unmatched
 		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer) != nil {
 			return nil
 		}

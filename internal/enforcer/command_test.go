@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // described is a client that fails the test if an answer is not as the OpenAPI document has it.
 func described(t *testing.T, transport http.RoundTripper) *http.Client {
-	return &http.Client{Transport: apitest.Open(t, api.Enforcer).Transport(t, transport), Timeout: time.Minute}
+	return &http.Client{Transport: apitest.Open(t, apidocs.Enforcer).Transport(t, transport), Timeout: time.Minute}
 }
 
 // The public options are there by name, as flags and in the environment.

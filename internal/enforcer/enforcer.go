@@ -16,14 +16,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/decision"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/tracing"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
@@ -53,8 +53,8 @@ type Program struct {
 	Registry    *prometheus.Registry
 	Log         *slog.Logger
 
-	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
-	Instance string                  // its name there; "" is where it listens
+	Settings func() []api.Setting // the options, for GET /v1/status; nil: it has none
+	Instance string               // its name there; "" is where it listens
 
 	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: none are delivered
 
@@ -142,8 +142,8 @@ func (e *Program) reporter(table *enforce.Table, feed *blocklist.Feed, ready fun
 	if e.Registry != nil {
 		r.Registry = e.Registry
 	}
-	r.Fill = func(s *status.Status) {
-		s.Enforcer = &status.Enforcer{Entries: table.Summary().Entries, Staleness: -1, Stale: table.Stale(), Enabled: table.Enabled(),
+	r.Fill = func(s *api.Status) {
+		s.Enforcer = &api.EnforcerStatus{Entries: table.Summary().Entries, Staleness: -1, Stale: table.Stale(), Enabled: table.Enabled(),
 			Redis: e.RedisAccess.Trouble(feed.Stats().Outage)}
 		if table.Ready() {
 			s.Enforcer.Staleness = table.Staleness().Seconds()
@@ -225,7 +225,7 @@ func takesProxies(s *http.Server) { s.MaxHeaderBytes = maxHeader }
 func (e *Program) serve(ctx, working context.Context, server *decision.Server, ready func() error, about http.Handler) error {
 	mux := http.NewServeMux()
 	ops.Health(mux, ready, e.refused)
-	ops.Describe(mux, api.Enforcer)
+	ops.Describe(mux, apidocs.Enforcer)
 	mux.Handle("GET /v1/status", e.Config.Guard.Require(access.Viewer, about))
 	g, working := errgroup.WithContext(working)
 	serving, end := context.WithCancel(working)

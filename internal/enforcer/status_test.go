@@ -15,7 +15,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
@@ -49,7 +49,7 @@ func TestStatus(t *testing.T) {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := described(t, transport)
-	ask := func(token, query string, want int) (s status.Status) {
+	ask := func(token, query string, want int) (s api.Status) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.HTTP.Addr().String()+"/v1/status"+query, nil)
 		if err != nil {

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // aggregators returns the members that report their counting; none while the group is unknown.
-func (o *Observations) aggregators() (all []*status.Status) {
+func (o *Observations) aggregators() (all []*api.Status) {
 	if !o.Cluster.Known(o.Now) {
 		return nil
 	}
@@ -72,11 +72,11 @@ func unowned(o *Observations) []Fault {
 // differs judges what must be the same for all members: a fault for each setting, the worst first. Of two members, the
 // one without Redis is told.
 func differs(o *Observations) (all []Fault) {
-	for _, what := range []string{status.DiffersRedis, status.DiffersShards, status.DiffersBrokerTime} {
+	for _, what := range []string{api.DiffersRedis, api.DiffersShards, api.DiffersBrokerTime} {
 		text := ""
 		for _, m := range o.aggregators() {
 			for _, d := range m.Aggregator.Differs {
-				if d.What == what && (text == "" || d.There == status.RedisNone) {
+				if d.What == what && (text == "" || d.There == api.RedisNone) {
 					text = d.Text(m.Instance)
 				}
 			}
@@ -112,7 +112,7 @@ func missing(o *Observations) []Fault {
 	return nil
 }
 
-func missed(all []status.Missing) string {
+func missed(all []api.MissingMember) string {
 	var parts []string
 	for _, m := range all {
 		parts = append(parts, m.Instance+" does not answer: "+short(m.Reason))
@@ -130,7 +130,7 @@ func hasLeft(o *Observations) []Fault {
 // late judges how far counting is behind: one fault, of the worst partition.
 func late(o *Observations) []Fault {
 	f := Fault{Level: OK}
-	var worst status.Partition
+	var worst api.PartitionStatus
 	for _, m := range o.aggregators() {
 		for _, p := range m.Aggregator.Partitions {
 			level := Late.Level(Seconds(p.LagSeconds))

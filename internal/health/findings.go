@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -37,7 +37,7 @@ var Findings = []Finding{
 		Says: "Kafka refuses requests, or a log is damaged.",
 		Do:   "give the aggregators' principal its rights again: tallygate doctor --acls prints the commands",
 		judge: func(o *Observations) []Fault {
-			return troubled(o, "Kafka", func(a *status.Aggregator) *status.Trouble { return a.Kafka })
+			return troubled(o, "Kafka", func(a *api.AggregatorStatus) *api.Trouble { return a.Kafka })
 		}},
 	{Name: "topic-hidden", Link: linkEvents, Runbook: "TallygateKafkaRefuses", Says: "Kafka does not show the topic of events to who looks.",
 		Do: "give the console's principal its rights: tallygate doctor --acls prints the commands", judge: hidden},
@@ -114,7 +114,7 @@ var Findings = []Finding{
 	{Name: "redis-refuses", Link: linkRedis, Runbook: "TallygateRedisRefuses", Severity: Critical, Says: "Redis refuses a program.",
 		Do: "give the aggregators' user its rights and password again: tallygate doctor --acls prints them",
 		judge: func(o *Observations) []Fault {
-			return troubled(o, "Redis", func(a *status.Aggregator) *status.Trouble { return a.Redis })
+			return troubled(o, "Redis", func(a *api.AggregatorStatus) *api.Trouble { return a.Redis })
 		}},
 	{Name: "replica", Link: linkRedis, Check: "redis-role", Runbook: "TallygateRedisRefuses", Says: "Redis is a replica.",
 		Do: "name the primary in --redis, or the Sentinels with --redis-master", judge: servers(replica)},

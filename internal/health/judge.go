@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // Memory carries state between calls of Judge. The zero value begins anew.
@@ -90,8 +90,8 @@ func (m *Memory) gone(o *Observations) (names []string) {
 	}
 	there := o.Cluster.Value.Members
 	for name := range m.members {
-		known := func(s status.Status) bool { return s.Instance == name }
-		missing := func(s status.Missing) bool { return s.Instance == name }
+		known := func(s api.Status) bool { return s.Instance == name }
+		missing := func(s api.MissingMember) bool { return s.Instance == name }
 		if !slices.ContainsFunc(there, known) && !slices.ContainsFunc(o.Cluster.Value.Missing, missing) {
 			names = append(names, name)
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -19,11 +19,11 @@ func well() *Observations {
 	ends := map[int32]int64{0: 10, 1: 20}
 	r.Kafka.Took(Kafka{Brokers: 3, Moved: noon.Add(-time.Second), Events: Topic{Name: "tallygate.events", Partitions: 2, Ends: ends},
 		Verdicts: Topic{Name: "tallygate.verdicts", Partitions: 2, Ends: ends}}, nil, noon)
-	member := func(name string, partition int32) status.Status {
-		return status.Status{Instance: name, Now: noon, Ready: true, Aggregator: &status.Aggregator{Of: 2, Rules: status.Rules{Version: 7, FileOK: true},
-			Partitions: []status.Partition{{Partition: partition, State: "open"}}}}
+	member := func(name string, partition int32) api.Status {
+		return api.Status{Instance: name, Now: noon, Ready: true, Aggregator: &api.AggregatorStatus{Of: 2, Rules: api.RulesStatus{Version: 7, FileOK: true},
+			Partitions: []api.PartitionStatus{{Partition: partition, State: "open"}}}}
 	}
-	r.Cluster.Took(Cluster{Members: []status.Status{member("a", 0), member("b", 1)}}, nil, noon)
+	r.Cluster.Took(Cluster{Members: []api.Status{member("a", 0), member("b", 1)}}, nil, noon)
 	r.Redis.Took(Redis{Now: noon, Servers: []Server{{Name: "Redis", Policy: NoEviction}}, Shards: []Shard{{Written: true, Beat: noon, Applied: noon, Entries: 3, Reached: ends}}}, nil, noon)
 	r.Enforcers.Took([]presence.Beat{
 		{ID: "1", Name: "pay", At: noon, Seen: noon, Enabled: true, Entries: 3},
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 		"Kafka refuses the console": {func(r *Observations) { r.Kafka.Took(Kafka{}, errors.New("[29] Topic Authorization Failed"), noon) }, judged{
 			"producers": {Unknown, "not seen"}, "events": {Warn, "Kafka refuses the console"}, "verdicts": {Unknown, "not seen"}}},
 		"Kafka refuses an aggregator": {func(r *Observations) {
-			r.Cluster.Value.Members[1].Aggregator.Kafka = &status.Trouble{Reason: "auth", Error: "not authorized"}
+			r.Cluster.Value.Members[1].Aggregator.Kafka = &api.Trouble{Reason: "auth", Error: "not authorized"}
 		}, judged{"events": {Bad, "Kafka refuses the aggregator b (auth): not authorized"}}},
 		"a partition without a leader": {func(r *Observations) { r.Kafka.Value.Events.Leaderless = []int32{1} }, judged{"events": {Bad, "no broker leads partition 1"}}},
 		"a replica out of sync":        {func(r *Observations) { r.Kafka.Value.Events.Thin = []int32{1} }, judged{"events": {Warn, "out of sync"}}},
@@ -72,19 +72,19 @@ func TestJudge(t *testing.T) {
 			"aggregators": {Unknown, "refuse the console's token"}}},
 		"one of two does not answer": {func(r *Observations) {
 			r.Cluster.Value.Members = r.Cluster.Value.Members[:1]
-			r.Cluster.Value.Missing = []status.Missing{{Instance: "b", Reason: "connection refused"}}
+			r.Cluster.Value.Missing = []api.MissingMember{{Instance: "b", Reason: "connection refused"}}
 		}, judged{"aggregators": {Warn, "b does not answer: connection refused"}}},
 		"and nobody has its partition": {func(r *Observations) {
 			r.Cluster.Value.Members = r.Cluster.Value.Members[:1]
-			r.Cluster.Value.Missing = []status.Missing{{Instance: "b", Reason: "connection refused"}}
-			r.Cluster.Value.Unowned = []status.Unowned{{Partition: 1, Reason: "b does not answer"}}
+			r.Cluster.Value.Missing = []api.MissingMember{{Instance: "b", Reason: "connection refused"}}
+			r.Cluster.Value.Unowned = []api.MissingPartition{{Partition: 1, Reason: "b does not answer"}}
 		}, judged{"aggregators": {Bad, "nobody counts partition 1"}}},
 		"a member has no Redis": {func(r *Observations) {
-			r.Cluster.Value.Members[0].Aggregator.Differs = []status.Difference{{Instance: "b", What: "redis", Here: status.RedisThis, There: status.RedisNone}}
-			r.Cluster.Value.Members[1].Aggregator.Differs = []status.Difference{{Instance: "a", What: "redis", Here: status.RedisNone, There: status.RedisThis}}
+			r.Cluster.Value.Members[0].Aggregator.Differs = []api.Difference{{Instance: "b", What: "redis", Here: api.RedisThis, There: api.RedisNone}}
+			r.Cluster.Value.Members[1].Aggregator.Differs = []api.Difference{{Instance: "a", What: "redis", Here: api.RedisNone, There: api.RedisThis}}
 		}, judged{"aggregators": {Bad, "b has no Redis, and a has one: the verdicts of the first one's partitions reach no enforcer"}}},
 		"a member has another Redis": {func(r *Observations) {
-			r.Cluster.Value.Members[0].Aggregator.Differs = []status.Difference{{Instance: "b", What: "redis", Here: status.RedisThis, There: status.RedisAnother}}
+			r.Cluster.Value.Members[0].Aggregator.Differs = []api.Difference{{Instance: "b", What: "redis", Here: api.RedisThis, There: api.RedisAnother}}
 		}, judged{"aggregators": {Bad, "b is not seen in the Redis of a"}}},
 		"a partition fails": {func(r *Observations) { r.Cluster.Value.Members[0].Aggregator.Partitions[0].State = "failed" }, judged{
 			"aggregators": {Bad, "partition 0 cannot be counted"}}},
@@ -106,7 +106,7 @@ func TestJudge(t *testing.T) {
 		"Redis refuses the console": {func(r *Observations) { r.Redis.Took(Redis{}, errors.New("NOPERM User x has no permissions"), noon) }, judged{
 			"verdicts": {Unknown, "not seen"}, "redis": {Warn, "refuses the console: NOPERM"}}},
 		"Redis refuses an aggregator": {func(r *Observations) {
-			r.Cluster.Value.Members[0].Aggregator.Redis = &status.Trouble{Reason: "auth", Error: "NOPERM"}
+			r.Cluster.Value.Members[0].Aggregator.Redis = &api.Trouble{Reason: "auth", Error: "NOPERM"}
 		}, judged{"redis": {Bad, "Redis refuses the aggregator a (auth): NOPERM"}}},
 		"Redis evicts":   {func(r *Observations) { r.Redis.Value.Servers[0].Policy = "allkeys-lru" }, judged{"redis": {Bad, "blocks are lost silently"}}},
 		"Redis fills up": {func(r *Observations) { r.Redis.Value.Servers[0].Memory, r.Redis.Value.Servers[0].MaxMemory = 85, 100 }, judged{"redis": {Warn, "85 %"}}},
@@ -144,7 +144,7 @@ func TestJudge(t *testing.T) {
 }
 
 func certificate(r *Observations, ends time.Time) {
-	r.Cluster.Value.Members[0].Metrics = map[string][]status.Sample{"tallygate_certificate_expiry_timestamp_seconds": {
+	r.Cluster.Value.Members[0].Metrics = map[string][]api.Sample{"tallygate_certificate_expiry_timestamp_seconds": {
 		{Labels: map[string]string{"option": "tls-cert"}, Value: float64(ends.Unix())}}}
 }
 

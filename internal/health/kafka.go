@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 // away judges a server that does not answer.
@@ -60,7 +60,7 @@ func refusedWith(err error) int {
 }
 
 // troubled judges what an aggregator has with a server: the first that has some is told.
-func troubled(o *Observations, server string, of func(*status.Aggregator) *status.Trouble) []Fault {
+func troubled(o *Observations, server string, of func(*api.AggregatorStatus) *api.Trouble) []Fault {
 	for _, m := range o.aggregators() {
 		if t := of(m.Aggregator); t != nil {
 			return []Fault{{Level: Bad, Plain: server + " refuses an aggregator",
@@ -87,7 +87,7 @@ func noTopic(o *Observations) []Fault {
 
 // counted reports whether an aggregator counts a partition: then there is a topic.
 func counted(o *Observations) bool {
-	return slices.ContainsFunc(o.aggregators(), func(m *status.Status) bool { return len(m.Aggregator.Partitions) > 0 })
+	return slices.ContainsFunc(o.aggregators(), func(m *api.Status) bool { return len(m.Aggregator.Partitions) > 0 })
 }
 
 // topics has a fault for each topic with such partitions.

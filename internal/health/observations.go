@@ -3,7 +3,7 @@ package health
 import (
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -80,12 +80,12 @@ func (o *Observations) who() string {
 
 // Cluster is an aggregator's answer about all members. The doctor makes it of Kafka's answer about the group: there LagSeconds is a
 // lower bound, and Rules.Name the hash of a member's rules.
-type Cluster = status.Cluster
+type Cluster = api.Cluster
 
 // Enforced holds answers of decision servers that their beats do not have.
 type Enforced struct {
-	Latency []status.Sample // histograms from an event to its denial
-	Blocked int             // keys with an enforced block, of the server that has most; -1: none says
+	Latency []api.Sample // histograms from an event to its denial
+	Blocked int          // keys with an enforced block, of the server that has most; -1: none says
 
 	Certificates []Certificates
 }
@@ -93,7 +93,7 @@ type Enforced struct {
 // Certificates holds the ends of a program's certificates, by its options.
 type Certificates struct {
 	Program string
-	Expiry  []status.Sample
+	Expiry  []api.Sample
 }
 
 // CertificateMetric has a sample for each certificate of a program: its end, in Unix seconds; 0: it cannot be read.

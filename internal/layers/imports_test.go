@@ -34,6 +34,7 @@ var imports = []struct {
 	folder  string
 	allowed []string
 }{
+	{"api", []string{"pipeline/event", "pipeline/verdict"}}, // which own their records
 	{"pipeline/event", nil},
 	{"pipeline/verdict", []string{"pipeline/event"}},
 	{"windows", []string{"pipeline/event"}},
@@ -74,6 +75,7 @@ type linking struct {
 var links = []linking{
 	// The root package, which puts the parts together. YAML comes with pipeline/admit, if it is asked for.
 	{folder: "", never: []string{goka, sarama, franz, yaml, grpc, "rules", "pipeline/admit"}},
+	{folder: "api", only: []string{"pipeline/event", "pipeline/verdict"}},
 	{folder: "pipeline/event", only: []string{}},
 	{folder: "pipeline/verdict", only: []string{"pipeline/event"}},
 	{folder: "pipeline/enforce", only: []string{"pipeline/enforce/internal", "pipeline/enforce/shape", "pipeline/event", "pipeline/verdict"}},
@@ -92,7 +94,8 @@ var links = []linking{
 	{folder: "pipeline/admit/limits", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
 	{folder: "pipeline/admit/instance", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
 	{folder: "pipeline/admit/publish", never: []string{goka, sarama, franz, yaml, grpc, prometheus}},
-	{folder: "internal/ops", never: slices.Concat(kafkaClients, []string{redis, "pipeline"})},
+	// It answers with what api declares, which stands on pipeline/{event,verdict}.
+	{folder: "internal/ops", never: slices.Concat(kafkaClients, []string{redis, "windows", "pipeline/admit", "pipeline/aggregate", "pipeline/blocklist", "pipeline/emit", "pipeline/enforce", "pipeline/kafkalog", "pipeline/normalize"})},
 	{folder: "internal/redisconn", never: kafkaClients},
 	{folder: "internal/access", never: []string{oidc, "golang.org/x/oauth2", "github.com/go-jose"}}, // who needs an issuer brings it
 	{folder: "internal/decision", never: kafkaClients},

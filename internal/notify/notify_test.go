@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
@@ -150,14 +150,14 @@ func TestStatesAreTold(t *testing.T) {
 	t.Parallel()
 	s, b := newStage(t), newInbox(t)
 	s.configure(one(b.URL, "on: [rules-rejected, lag, aggregators-gone], wait: 0s, every: 0s") + "watch: {poll: 1s, lag: {above: 10s, for: 0s}, aggregators: {for: 1s}}\n")
-	set := func(change func(*status.Aggregator)) {
-		a := &status.Aggregator{Rules: status.Rules{FileOK: true}, Partitions: []status.Partition{{Partition: 0, Keys: 10}}}
+	set := func(change func(*api.AggregatorStatus)) {
+		a := &api.AggregatorStatus{Rules: api.RulesStatus{FileOK: true}, Partitions: []api.PartitionStatus{{Partition: 0, Keys: 10}}}
 		change(a)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.cluster = status.Cluster{Members: []status.Status{{Instance: "agg-1", Aggregator: a}}}
+		s.cluster = api.Cluster{Members: []api.Status{{Instance: "agg-1", Aggregator: a}}}
 	}
-	set(func(a *status.Aggregator) { a.Rules.FileOK, a.Rules.FileError = false, "rules.yaml:3:1: no\n hint" })
+	set(func(a *api.AggregatorStatus) { a.Rules.FileOK, a.Rules.FileError = false, "rules.yaml:3:1: no\n hint" })
 	s.start()
 	testrun.Eventually(t, "the rejected file is told", func() bool { return b.titles() == "a rule file is rejected: agg-1 (1)" })
 	first := b.messages()[0]
@@ -165,7 +165,7 @@ func TestStatesAreTold(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	b.set(answers(http.StatusServiceUnavailable, ""))
-	set(func(a *status.Aggregator) { a.Partitions[0].LagSeconds = 60 })
+	set(func(a *api.AggregatorStatus) { a.Partitions[0].LagSeconds = 60 })
 	testrun.Eventually(t, "it is asked", func() bool { return b.attempts() >= 2 })
 	b.set(nil)
 	testrun.Eventually(t, "the end of one and the beginning of the other are told", func() bool {
@@ -174,7 +174,7 @@ func TestStatesAreTold(t *testing.T) {
 	})
 	s.api.CloseClientConnections()
 	s.api.Config.Handler = http.NotFoundHandler() // it answers, so somebody is there
-	set(func(*status.Aggregator) {})
+	set(func(*api.AggregatorStatus) {})
 	if n := len(b.messages()); n != 3 {
 		t.Errorf("%d messages: %s", n, b.titles())
 	}
@@ -228,7 +228,7 @@ func TestTwoPrograms(t *testing.T) {
 		s.write(i%partitions, commandOf(fmt.Sprint(i)))
 	}
 	s.mu.Lock()
-	s.cluster = status.Cluster{Members: []status.Status{{Instance: "agg-1", Aggregator: &status.Aggregator{Rules: status.Rules{FileError: "no"}}}}}
+	s.cluster = api.Cluster{Members: []api.Status{{Instance: "agg-1", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileError: "no"}}}}}
 	s.mu.Unlock()
 	testrun.Eventually(t, "all is told", func() bool { return b.notes() >= 10 })
 	states := slices.DeleteFunc(b.messages(), func(m note.Message) bool { return m.Kind != note.RulesRejected })

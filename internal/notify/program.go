@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/notify/config"
@@ -31,7 +32,6 @@ import (
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/internal/seldom"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -50,7 +50,7 @@ type Program struct {
 	Log         *slog.Logger
 	DryRun      io.Writer // where messages are written instead of being sent; nil: they are sent
 
-	Settings func() []status.Setting // the options, for GET /v1/status; nil: it has none
+	Settings func() []api.Setting // the options, for GET /v1/status; nil: it has none
 
 	metrics *metrics
 	blocks  source.Blocks

@@ -18,12 +18,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
@@ -111,7 +111,7 @@ type stage struct {
 	log     testrun.Output
 	reg     *prometheus.Registry
 	mu      sync.Mutex
-	cluster status.Cluster
+	cluster api.Cluster
 	api     *httptest.Server
 	program *Program
 	stop    func()

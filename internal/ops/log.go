@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // LogOptions are the options of the log.
@@ -75,7 +75,7 @@ type schema struct {
 }
 
 func newSchema(out slog.Handler) *schema {
-	return &schema{out: out, memory: &memory{lines: map[remembered]*status.Error{}}}
+	return &schema{out: out, memory: &memory{lines: map[remembered]*api.LoggedError{}}}
 }
 
 // maxLogText bounds a text, in bytes: what collects logs cuts a line in two at 16 KiB.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // maxRemembered is how many different warnings and errors a log remembers, for GET /v1/status.
@@ -17,7 +17,7 @@ const maxRemembered = 50
 // Of a line it keeps the message and why, and no other attribute.
 type memory struct {
 	mu    sync.Mutex
-	lines map[remembered]*status.Error
+	lines map[remembered]*api.LoggedError
 }
 
 type remembered struct {
@@ -43,7 +43,7 @@ func (m *memory) note(r *slog.Record) {
 	line := m.lines[about]
 	if line == nil {
 		m.forgetOne()
-		line = &status.Error{Level: map[slog.Level]string{slog.LevelWarn: "warn", slog.LevelError: "error"}[about.level], Message: r.Message, First: r.Time}
+		line = &api.LoggedError{Level: map[slog.Level]string{slog.LevelWarn: "warn", slog.LevelError: "error"}[about.level], Message: r.Message, First: r.Time}
 		m.lines[about] = line
 	}
 	line.Error = cmp.Or(why["error"], why["reason"], why["advice"])
@@ -69,8 +69,8 @@ func (m *memory) forgetOne() {
 
 // Remembered returns the latest warnings and errors of a log that NewLogger made, the latest first. Lines of
 // one message are one entry. Of another log it returns none.
-func Remembered(log *slog.Logger) []status.Error {
-	all := []status.Error{}
+func Remembered(log *slog.Logger) []api.LoggedError {
+	all := []api.LoggedError{}
 	if log == nil {
 		return all
 	}
@@ -83,7 +83,7 @@ func Remembered(log *slog.Logger) []status.Error {
 	for _, line := range s.memory.lines {
 		all = append(all, *line)
 	}
-	slices.SortFunc(all, func(a, b status.Error) int {
+	slices.SortFunc(all, func(a, b api.LoggedError) int {
 		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Level, b.Level))
 	})
 	return all

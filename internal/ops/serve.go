@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
@@ -87,7 +87,7 @@ func Health(mux *http.ServeMux, ready func() error, but ...func() error) {
 // Describe answers /openapi.json with one of the documents of docs/api, in one piece. It is no secret:
 // nobody needs a credential.
 func Describe(mux *http.ServeMux, document string) {
-	text := sync.OnceValues(func() ([]byte, error) { return api.Bundle(document) })
+	text := sync.OnceValues(func() ([]byte, error) { return apidocs.Bundle(document) })
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		body, err := text()
 		if err != nil { // a test has shown that there is none

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // Where a setting's value is from.
@@ -83,21 +83,21 @@ func (f *funcOption) Set(text string) error {
 
 // Settings returns all options as the program uses them, in the order of names, and the secrets that it has,
 // masked.
-func (o *Options) Settings() []status.Setting {
+func (o *Options) Settings() []api.Setting {
 	o.settings.mu.Lock()
 	defer o.settings.mu.Unlock()
-	all := []status.Setting{}
+	all := []api.Setting{}
 	o.VisitAll(func(f *flag.Flag) {
 		value := f.Value.String()
 		if value != "" && (o.settings.hidden[f.Name] || isSecret(f.Name)) {
 			value = masked
 		}
-		all = append(all, status.Setting{Name: f.Name, Value: maskCredentials(value), From: cmp.Or(o.settings.from[f.Name], fromDefault)})
+		all = append(all, api.Setting{Name: f.Name, Value: maskCredentials(value), From: cmp.Or(o.settings.from[f.Name], fromDefault)})
 	})
 	for name, from := range o.settings.secrets {
-		all = append(all, status.Setting{Name: name, Value: masked, From: from})
+		all = append(all, api.Setting{Name: name, Value: masked, From: from})
 	}
-	slices.SortFunc(all, func(a, b status.Setting) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b api.Setting) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 

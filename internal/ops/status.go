@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/status/samples"
 )
 
@@ -23,12 +23,12 @@ type Reporter struct {
 	Ready func() error // why it is not ready; nil if it is
 	But   func() error // what is wrong with a ready program
 
-	Settings func() []status.Setting // those of its Options
+	Settings func() []api.Setting // those of its Options
 	Registry prometheus.Gatherer
 	Log      *slog.Logger
 
 	// Fill adds what only this program has. It must not wait for other programs.
-	Fill func(*status.Status)
+	Fill func(*api.Status)
 
 	began time.Time
 }
@@ -49,13 +49,13 @@ func (p *Reporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Status returns the program's status now, with the metrics whose names begin with one of the prefixes.
-func (p *Reporter) Status(_ context.Context, prefixes []string) status.Status {
+func (p *Reporter) Status(_ context.Context, prefixes []string) api.Status {
 	now := time.Now()
-	s := status.Status{
+	s := api.Status{
 		Component: p.Component, Instance: p.Instance, Address: p.Address,
 		Version: Version(), Commit: Commit(), Go: goVersion(),
 		Started: p.began.UTC(), Now: now.UTC(), Uptime: now.Sub(p.began).Seconds(),
-		Ready: true, Config: []status.Setting{}, Errors: Remembered(p.Log),
+		Ready: true, Config: []api.Setting{}, Errors: Remembered(p.Log),
 	}
 	if s.Instance == "" {
 		s.Instance = p.Address

@@ -14,13 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 // settings are options by name, as a status has them.
-func settings(o *ops.Options) map[string]status.Setting {
-	all := map[string]status.Setting{}
+func settings(o *ops.Options) map[string]api.Setting {
+	all := map[string]api.Setting{}
 	for _, s := range o.Settings() {
 		all[s.Name] = s
 	}
@@ -41,7 +41,7 @@ func TestSettingsTellWhereTheyAreFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := settings(o)
-	for name, want := range map[string]status.Setting{
+	for name, want := range map[string]api.Setting{
 		"prefix": {Value: "shop", From: "file"}, "listen": {Value: "environment:1", From: "environment"}, "redis": {Value: "a:1,b:2", From: "environment"},
 		"max-staleness": {Value: "3s", From: "file"}, "shards": {Value: "7", From: "default"},
 		"trusted-proxies": {Value: "10.0.0.0/8", From: "flag"}, "config": {Value: file, From: "flag"},
@@ -115,7 +115,7 @@ func TestALogRemembersItsErrors(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	for _, line := range all {
-		want := map[string]status.Error{
+		want := map[string]api.LoggedError{
 			"warn a warning":  {Level: "warn", Message: "a warning", Error: "number 2", Count: 3},
 			"error an error":  {Level: "error", Message: "an error", Error: "so it is", Count: 1},
 			"error a warning": {Level: "error", Message: "a warning", Error: "do it", Count: 1},
@@ -153,8 +153,8 @@ func TestStatusOverHTTP(t *testing.T) {
 	odd.Set(func() float64 { zero := 0.0; return zero / zero }())
 	p := ops.NewReporter("test")
 	p.Address, p.Registry, p.Ready, p.But = "here:1", reg, func() error { return nil }, func() error { return errors.New("something") }
-	p.Fill = func(s *status.Status) { s.Enforcer = &status.Enforcer{Entries: 1} }
-	ask := func(query string, want int) (s status.Status) {
+	p.Fill = func(s *api.Status) { s.Enforcer = &api.EnforcerStatus{Entries: 1} }
+	ask := func(query string, want int) (s api.Status) {
 		t.Helper()
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/status"+query, nil))

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 )
 
@@ -120,16 +120,16 @@ func (r *Options) Ready() error { return r.access.Ready("Redis") }
 
 // Trouble returns what is wrong with Redis, for a status: that it does not let us in, else the outage that what
 // uses it has met; nil if all is well.
-func (r *Options) Trouble(met blocklist.Outage) *status.Trouble {
+func (r *Options) Trouble(met blocklist.Outage) *api.Trouble {
 	if r != nil {
 		if since, why := r.access.Refused(); why != nil {
-			return &status.Trouble{Since: since.UTC(), Reason: string(blocklist.ErrorAuth), Error: why.Error()}
+			return &api.Trouble{Since: since.UTC(), Reason: string(blocklist.ErrorAuth), Error: why.Error()}
 		}
 	}
 	if met.Err == nil {
 		return nil
 	}
-	return &status.Trouble{Since: met.Since.UTC(), Reason: string(met.Reason), Error: met.Err.Error()}
+	return &api.Trouble{Since: met.Since.UTC(), Reason: string(met.Reason), Error: met.Err.Error()}
 }
 
 // WatchAccess logs when Redis refuses us, and tries again meanwhile, until ctx ends.

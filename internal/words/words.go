@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -101,4 +102,17 @@ func Cause(v *verdict.Verdict) string {
 		return place
 	}
 	return Cell(v.Cause.ID, 128) + " " + place
+}
+
+// Denial says why a strict limit grants no permit, and what helps. It is for a rule that is Denied.
+func Denial(e *api.ExplainedRule) string {
+	s := e.Strict
+	text := fmt.Sprintf("The strict limit %s grants no permit: %s counted and %s under way of %s", e.Rule, s.Level, s.Held, s.Limit)
+	if s.ResetsAt != event.NoTime {
+		text += ", until " + Clock(s.ResetsAt) + " at the latest"
+	}
+	if s.Held+event.One > s.Limit {
+		return text + ". Nothing helps but that what is under way ends."
+	}
+	return text + ". The end of a verdict does not change that: a reset does."
 }

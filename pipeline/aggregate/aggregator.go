@@ -18,7 +18,7 @@ import (
 // be called by any goroutine.
 type Aggregator struct {
 	*instance
-	*api
+	*answers
 	overview
 	cluster
 	history
@@ -67,7 +67,7 @@ func New(cfg Config) (*Aggregator, error) {
 	a.book, a.audits.some = newRulebook(a), make(chan struct{}, 1)
 	return &Aggregator{
 		instance: a,
-		api:      &api{instance: a, listing: make(chan struct{}, blockedAtOnce)},
+		answers:  &answers{instance: a, listing: make(chan struct{}, blockedAtOnce)},
 		overview: overview{instance: a},
 		cluster:  cluster{instance: a},
 		history:  history{instance: a, turn: make(chan struct{}, 1)},

@@ -12,8 +12,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
@@ -40,7 +40,7 @@ type agreement struct {
 	*instance
 	unmet map[string]int // members with Redis, by key: looks in a row at which they were not met
 	told  string         // what was logged last
-	seen  atomic.Pointer[[]status.Difference]
+	seen  atomic.Pointer[[]api.Difference]
 }
 
 // run compares until ctx ends.
@@ -97,7 +97,7 @@ func (a *agreement) look(ctx context.Context, others []otherMember) {
 	}
 	differs := a.compare(a.cfg.member(), others)
 	lines := make([]string, len(differs))
-	count := map[string]int{status.DiffersRedis: 0, status.DiffersShards: 0, status.DiffersBrokerTime: 0}
+	count := map[string]int{api.DiffersRedis: 0, api.DiffersShards: 0, api.DiffersBrokerTime: 0}
 	for i, d := range differs {
 		lines[i] = d.String()
 		count[d.What]++
@@ -129,29 +129,29 @@ func (a *agreement) meet(others []otherMember, met []string) {
 }
 
 // compare returns what differs between this member and others. What a member does not tell does not differ.
-func (a *agreement) compare(own topics.Member, others []otherMember) []status.Difference {
-	differs := []status.Difference{}
+func (a *agreement) compare(own topics.Member, others []otherMember) []api.Difference {
+	differs := []api.Difference{}
 	for _, m := range others {
 		add := func(what, here, there string) {
-			differs = append(differs, status.Difference{Instance: m.name, Address: m.Advertise, What: what, Here: here, There: there})
+			differs = append(differs, api.Difference{Instance: m.name, Address: m.Advertise, What: what, Here: here, There: there})
 		}
 		switch {
 		case m.Redis == "":
 		case m.Redis != own.Redis && m.Redis == topics.WithoutRedis:
-			add(status.DiffersRedis, status.RedisThis, status.RedisNone)
+			add(api.DiffersRedis, api.RedisThis, api.RedisNone)
 		case m.Redis != own.Redis:
-			add(status.DiffersRedis, status.RedisNone, status.RedisThis)
+			add(api.DiffersRedis, api.RedisNone, api.RedisThis)
 		case a.unmet[m.Key] >= unmetLooks:
-			add(status.DiffersRedis, status.RedisThis, status.RedisAnother)
+			add(api.DiffersRedis, api.RedisThis, api.RedisAnother)
 		}
 		if m.Shards != 0 && own.Shards != 0 && m.Shards != own.Shards {
-			add(status.DiffersShards, strconv.Itoa(own.Shards), strconv.Itoa(m.Shards))
+			add(api.DiffersShards, strconv.Itoa(own.Shards), strconv.Itoa(m.Shards))
 		}
 		if m.BrokerTime != "" && m.BrokerTime != own.BrokerTime {
-			add(status.DiffersBrokerTime, own.BrokerTime, m.BrokerTime)
+			add(api.DiffersBrokerTime, own.BrokerTime, m.BrokerTime)
 		}
 	}
-	slices.SortFunc(differs, func(x, y status.Difference) int {
+	slices.SortFunc(differs, func(x, y api.Difference) int {
 		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address), cmp.Compare(x.What, y.What))
 	})
 	return differs
@@ -168,7 +168,7 @@ func (a *Aggregator) Agrees() error {
 }
 
 // Differences returns what Agrees tells of.
-func (a *Aggregator) Differences() []status.Difference {
+func (a *Aggregator) Differences() []api.Difference {
 	if seen := a.agreement.seen.Load(); seen != nil {
 		return *seen
 	}

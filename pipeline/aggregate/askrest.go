@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+
+	"github.com/tallygate/tallygate/api"
 )
 
 // askRest asks the instances that own the partitions other than mine, and returns the partitions that
 // nobody answered for. take takes over one answer at a time, and returns the partitions that it is about.
-func askRest[T any](ctx context.Context, a *api, mine []int32, path string, take func(*T) []int32) (missing []hotMissing) {
+func askRest[T any](ctx context.Context, a *answers, mine []int32, path string, take func(*T) []int32) (missing []api.MissingPartition) {
 	answered := slices.Clone(mine)
 	why := map[string]error{} // by address
 	owners, err := a.owners()
@@ -48,7 +50,7 @@ func askRest[T any](ctx context.Context, a *api, mine []int32, path string, take
 		default:
 			reason = errors.New("it is changing its owner")
 		}
-		missing = append(missing, hotMissing{id, reason.Error()})
+		missing = append(missing, api.MissingPartition{Partition: id, Reason: reason.Error()})
 	}
 	return missing
 }

@@ -10,26 +10,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
-
-// blockedReply is the answer to GET /v1/blocked.
-type blockedReply struct {
-	Partitions int32        `json:"partitions"` // of the topic
-	Partition  int32        `json:"partition"`
-	Keys       []blockedKey `json:"keys"`
-	Next       string       `json:"next,omitempty"` // the next page's after; "" on the last page
-}
-
-// blockedKey is a key with a verdict in force.
-type blockedKey struct {
-	Key   map[string]string `json:"key"`
-	Rules []string          `json:"rules"`
-}
 
 const (
 	blockedLimit    = 1000 // default number of keys per page
@@ -51,7 +38,7 @@ type blockedQuery struct {
 	after     string // next of the previous page; "" is the first page
 }
 
-func (a *api) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
+func (a *answers) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
 	n, err := strconv.ParseInt(q.Get("partition"), 10, 32)
 	if err != nil || n < 0 || int32(n) >= partitions {
 		return b, fmt.Errorf("which partition? 0 to %d", partitions-1)
@@ -71,7 +58,7 @@ func (a *api) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err 
 // ServeBlocked answers GET /v1/blocked?partition=0[&rule=…][&limit=…][&after=…] with one page of
 // the partition's keys that have a verdict in force, of any rule or of one. The instance that owns
 // the partition answers.
-func (a *api) ServeBlocked(w http.ResponseWriter, r *http.Request) {
+func (a *answers) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 	found := a.found.Load()
 	if found == nil || !a.online.Load() {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
@@ -82,7 +69,7 @@ func (a *api) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	reply := blockedReply{Partitions: found.Partitions, Partition: q.partition}
+	reply := api.Blocked{Partitions: found.Partitions, Partition: q.partition}
 	reply.Keys, reply.Next, err = a.blocked(r.Context(), q, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
@@ -99,7 +86,7 @@ func (a *api) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 // blocked makes a page. It examines the partition in slices between events, in the order of the
 // keys' hashes. That order is the same for every owner: a caller who continues after a page misses
 // no key that was there all the time.
-func (a *api) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []blockedKey, next string, err error) {
+func (a *answers) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []api.BlockedKey, next string, err error) {
 	p := a.partition(q.partition)
 	if p == nil || !p.Live() {
 		return nil, "", fmt.Errorf("%w: partition %d", ErrNotOwner, q.partition)
@@ -110,7 +97,7 @@ func (a *api) blocked(ctx context.Context, q blockedQuery, at event.Micros) (pag
 	case <-ctx.Done():
 		return nil, "", ctx.Err()
 	}
-	page, next = []blockedKey{}, q.after
+	page, next = []api.BlockedKey{}, q.after
 	part := 0
 	if next != "" {
 		part = shard.PartOf([]byte(next))
@@ -156,7 +143,7 @@ func ruleOf(limit string) string {
 }
 
 // some examines the first of the keys, for as long as events may be delayed, and returns how many.
-func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, out *[]blockedKey) (n int, err error) {
+func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, out *[]api.BlockedKey) (n int, err error) {
 	p.ViewSome(func(s *shard.Shard, v *owner.Rules) bool {
 		if n == len(keys) || len(*out) == q.limit || err != nil {
 			return false
@@ -165,7 +152,7 @@ func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, 
 		if by, err = q.rulesOf(s, v, keys[n], at); err == nil && len(by) > 0 {
 			var dims []event.Dim
 			dims, err = event.ParseKey(keys[n])
-			*out = append(*out, blockedKey{Key: byName(dims), Rules: by})
+			*out = append(*out, api.BlockedKey{Key: byName(dims), Rules: by})
 		}
 		n++
 		return true

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -31,12 +31,12 @@ type cluster struct{ *instance }
 // Cluster returns what all members of the group say about themselves: own is this instance's status, and the
 // others are asked for path. It takes two seconds at most, whoever does not answer; without Kafka they are those
 // that were members last.
-func (a cluster) Cluster(ctx context.Context, own status.Status, path string) status.Cluster {
-	c := status.Cluster{Members: []status.Status{own}}
+func (a cluster) Cluster(ctx context.Context, own api.Status, path string) api.Cluster {
+	c := api.Cluster{Members: []api.Status{own}}
 	var group groupSeen
 	var err error
-	c.Missing, c.Trouble, group, err = askFellows(ctx, a, path, func(theirs *status.Status) { c.Members = append(c.Members, *theirs) })
-	byInstance := func(x, y status.Status) int {
+	c.Missing, c.Trouble, group, err = askFellows(ctx, a, path, func(theirs *api.Status) { c.Members = append(c.Members, *theirs) })
+	byInstance := func(x, y api.Status) int {
 		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
 	}
 	slices.SortFunc(c.Members, byInstance)
@@ -47,7 +47,7 @@ func (a cluster) Cluster(ctx context.Context, own status.Status, path string) st
 
 // askFellows asks the other members for path, and gives each answer to with, one at a time. It returns those that
 // did not answer, and the group with the reason if Kafka did not name it now: then it is that of the last answer.
-func askFellows[T any](ctx context.Context, a cluster, path string, with func(*T)) (missing []status.Missing, trouble *status.Trouble, group groupSeen, err error) {
+func askFellows[T any](ctx context.Context, a cluster, path string, with func(*T)) (missing []api.MissingMember, trouble *api.Trouble, group groupSeen, err error) {
 	group, err = a.members.within(ctx, a.instance, memberAge, membersWithin)
 	if err != nil {
 		trouble = a.membersTrouble(err, group.at)
@@ -63,22 +63,22 @@ func askFellows[T any](ctx context.Context, a cluster, path string, with func(*T
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				missing = append(missing, status.Missing{Instance: f.name, Address: f.at.addr, Reason: err.Error()})
+				missing = append(missing, api.MissingMember{Instance: f.name, Address: f.at.addr, Reason: err.Error()})
 				return
 			}
 			with(&theirs)
 		})
 	}
 	asked.Wait()
-	slices.SortFunc(missing, func(x, y status.Missing) int {
+	slices.SortFunc(missing, func(x, y api.MissingMember) int {
 		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address))
 	})
 	return missing, trouble, group, err
 }
 
 // membersTrouble says why the group's members are those of an earlier answer.
-func (a cluster) membersTrouble(err error, last time.Time) *status.Trouble {
-	t := &status.Trouble{Since: last.UTC(), Reason: reasonOf(err), Error: "ask for the group's members: " + err.Error()}
+func (a cluster) membersTrouble(err error, last time.Time) *api.Trouble {
+	t := &api.Trouble{Since: last.UTC(), Reason: reasonOf(err), Error: "ask for the group's members: " + err.Error()}
 	if last.IsZero() {
 		t.Since = time.Now().UTC()
 	}
@@ -122,7 +122,7 @@ func (a cluster) askFellow(ctx context.Context, f fellow, path string, into any)
 }
 
 // countDiffering notes how many members run other rules than each.
-func countDiffering(members []status.Status) {
+func countDiffering(members []api.Status) {
 	for i := range members {
 		mine := members[i].Aggregator
 		if mine == nil {
@@ -137,7 +137,7 @@ func countDiffering(members []status.Status) {
 }
 
 // unowned are the partitions that no answer has, each with the reason.
-func (a cluster) unowned(c *status.Cluster, group groupSeen, err error) (all []status.Unowned) {
+func (a cluster) unowned(c *api.Cluster, group groupSeen, err error) (all []api.MissingPartition) {
 	has, of := map[int32]bool{}, int32(0)
 	for _, m := range c.Members {
 		if m.Aggregator == nil {
@@ -154,12 +154,12 @@ func (a cluster) unowned(c *status.Cluster, group groupSeen, err error) (all []s
 			continue
 		}
 		o, owned := owners[id]
-		all = append(all, status.Unowned{Partition: id, Reason: a.whyUnowned(c, o, owned, cmp.Or(ownersErr, err))})
+		all = append(all, api.MissingPartition{Partition: id, Reason: a.whyUnowned(c, o, owned, cmp.Or(ownersErr, err))})
 	}
 	return all
 }
 
-func (a cluster) whyUnowned(c *status.Cluster, o address, owned bool, err error) string {
+func (a cluster) whyUnowned(c *api.Cluster, o address, owned bool, err error) string {
 	for _, m := range c.Missing {
 		if owned && o.addr != "" && m.Address == o.addr {
 			return fmt.Sprintf("its owner %s did not answer: %s", m.Instance, m.Reason)

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -31,21 +31,6 @@ type Command struct {
 
 	id        string // of the command that this is a part of; "" is one of its own
 	partition *int32 // only to what is in there; nil is anywhere
-}
-
-// CommandResult is what a command did. It is durable and published.
-type CommandResult struct {
-	ID        string `json:"id"`
-	Partition int32  `json:"partition"` // the key's own
-	Keys      int    `json:"keys"`      // that had a state; for forget, those erased
-
-	// Each are these keys, and Verdicts those that it published, cleared ones too: of both at most maxTold.
-	Each     []map[string]string `json:"each"`
-	Verdicts []verdict.Verdict   `json:"verdicts"`
-
-	// Of exempt: what holds for the key now, and how many exemptions were ended or replaced.
-	Exemptions []Exemption `json:"exemptions,omitempty"`
-	Ended      int         `json:"ended,omitempty"`
 }
 
 // maxTold bounds an answer: a user may have thousands of keys.
@@ -106,9 +91,9 @@ var ErrCommand = errors.New("aggregate: not a command")
 //
 // After an error other than ErrCommand and ErrNotOwner the command may have taken effect; a wide one
 // may have on some of the keys. It is safe to repeat.
-func (a *api) Command(ctx context.Context, c Command) (CommandResult, error) {
+func (a *answers) Command(ctx context.Context, c Command) (api.Commanded, error) {
 	if err := c.validate(); err != nil {
-		return CommandResult{}, fmt.Errorf("%w: %w", ErrCommand, err)
+		return api.Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}
 	if c.id == "" {
 		c.id = rand.Text()
@@ -131,19 +116,19 @@ func (c *Command) home(partitions int32) int32 {
 }
 
 // commandIn carries out a command on its keys in one partition, which this instance owns.
-func (a *api) commandIn(ctx context.Context, c *Command, id int32) (CommandResult, error) {
+func (a *answers) commandIn(ctx context.Context, c *Command, id int32) (api.Commanded, error) {
 	p := a.partition(id)
 	if p == nil || !p.Live() {
-		return CommandResult{}, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
+		return api.Commanded{}, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
 	}
 	if err := knowsRule(p, c.Rule); err != nil {
-		return CommandResult{}, fmt.Errorf("%w: %w", ErrCommand, err)
+		return api.Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}
 	rec := shard.CommandRecord{
 		ID: c.id, Command: c.Name, Key: event.FormatKey(c.Key), Rule: c.Rule,
 		For: event.FromDuration(c.For), Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf,
 	}
-	done := CommandResult{ID: rec.ID, Partition: id}
+	done := api.Commanded{ID: rec.ID, Partition: id}
 	if shard.CommandKinds[c.Name] == rules.CommandExempt {
 		done.Ended = exemptedByRule(p, c)
 	}
@@ -152,15 +137,15 @@ func (a *api) commandIn(ctx context.Context, c *Command, id int32) (CommandResul
 		if c.wide() || len(c.Keys) > 0 {
 			rec.Keys = keys
 		}
-		err = done.carryOut(ctx, p, &rec)
+		err = carryOut(ctx, p, &rec, &done)
 	}
 	if err != nil {
-		return CommandResult{}, err
+		return api.Commanded{}, err
 	}
 	if c.wide() { // keys created, or blocked, between the lookup and the command
 		rec.Keys, err = c.reach(ctx, p, a.found.Load().Partitions)
 		if rec.Keys = without(rec.Keys, keys); err == nil && len(rec.Keys) > 0 {
-			err = done.carryOut(ctx, p, &rec)
+			err = carryOut(ctx, p, &rec, &done)
 		}
 	}
 	if shard.CommandKinds[c.Name] == rules.CommandExempt && err == nil {
@@ -195,20 +180,20 @@ func (c *Command) reach(ctx context.Context, p *owner.Partition, partitions int3
 }
 
 // carryOut carries out a command on its keys, and adds its results.
-func (r *CommandResult) carryOut(ctx context.Context, p *owner.Partition, rec *shard.CommandRecord) error {
+func carryOut(ctx context.Context, p *owner.Partition, rec *shard.CommandRecord, r *api.Commanded) error {
 	so, err := p.CarryOut(ctx, rec)
-	one := CommandResult{Keys: len(so.Keys), Verdicts: so.Verdicts}
+	one := api.Commanded{Keys: len(so.Keys), Verdicts: so.Verdicts}
 	for _, text := range so.Keys[:min(maxTold, len(so.Keys))] {
 		if key, parseErr := event.ParseKey([]byte(text)); parseErr == nil { // every key's text was made by AppendKey
 			one.Each = append(one.Each, byName(key))
 		}
 	}
-	r.add(&one)
+	addDone(r, &one)
 	return err
 }
 
-// add adds what was done elsewhere.
-func (r *CommandResult) add(one *CommandResult) {
+// addDone adds what was done elsewhere.
+func addDone(r, one *api.Commanded) {
 	r.Keys += one.Keys
 	r.Each = append(r.Each, one.Each[:min(max(0, maxTold-len(r.Each)), len(one.Each))]...)
 	r.Verdicts = append(r.Verdicts, one.Verdicts[:min(max(0, maxTold-len(r.Verdicts)), len(one.Verdicts))]...)

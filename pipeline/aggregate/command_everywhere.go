@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -21,8 +22,8 @@ const partsAtOnce = 16
 
 // commandEverywhere carries out a command on its keys in all partitions: the keys that contain dimensions
 // without a uid are in any of them.
-func (a *api) commandEverywhere(ctx context.Context, c *Command) (CommandResult, error) {
-	total := CommandResult{ID: c.id, Partition: c.home(a.found.Load().Partitions)}
+func (a *answers) commandEverywhere(ctx context.Context, c *Command) (api.Commanded, error) {
+	total := api.Commanded{ID: c.id, Partition: c.home(a.found.Load().Partitions)}
 	var mu sync.Mutex
 	var errs []error
 	var g errgroup.Group
@@ -40,14 +41,14 @@ func (a *api) commandEverywhere(ctx context.Context, c *Command) (CommandResult,
 				errs = append(errs, fmt.Errorf("partition %d: %w", id, err))
 				return nil
 			}
-			total.add(&one)
+			addDone(&total, &one)
 			return nil
 		})
 	}
 	_ = g.Wait() // the errors are in errs
 	for _, err := range errs {
 		if errors.Is(err, ErrCommand) {
-			return CommandResult{}, errors.Unwrap(err)
+			return api.Commanded{}, errors.Unwrap(err)
 		}
 	}
 	if len(errs) > 0 {
@@ -58,8 +59,11 @@ func (a *api) commandEverywhere(ctx context.Context, c *Command) (CommandResult,
 }
 
 // commandElsewhere has a partition's owner carry out its part of a command.
-func (a *api) commandElsewhere(ctx context.Context, c *Command, id int32) (done CommandResult, err error) {
-	req := commandRequest{Command: c.Name, Key: c.Key, Rule: c.Rule, Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf, ID: c.id, Partition: &id}
+func (a *answers) commandElsewhere(ctx context.Context, c *Command, id int32) (done api.Commanded, err error) {
+	req := struct {
+		api.Command
+		commandPart
+	}{api.Command{Command: c.Name, Key: byName(c.Key), Rule: c.Rule, Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf}, commandPart{c.id, &id}}
 	if actor := actorOf(ctx); actor.Name != "" { // the owner hears the name from us
 		req.By = ""
 	}

@@ -9,33 +9,29 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
-// commandRequest is the body of POST /v1/commands.
+// commandRequest is an api.Command as it is read: a key may be text.
 type commandRequest struct {
-	Command string   `json:"command"`
-	Key     keyDims  `json:"key,omitempty"`
-	Exact   bool     `json:"exact,omitempty"`
-	Keys    keyLists `json:"keys,omitempty"`
-	Rule    string   `json:"rule,omitempty"`
-	For     string   `json:"for,omitempty"` // a duration as in rules: 30m, 7d
-	Reason  string   `json:"reason"`
+	api.Command
+	Key  keyDims  `json:"key"`
+	Keys keyLists `json:"keys"`
+	commandPart
+}
 
-	// By and OnBehalfOf are as the caller states: see Actor.who.
-	By         string `json:"by,omitempty"`
-	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-
-	// Of what another instance asks for: the command that it is a part of, and where its keys are.
+// commandPart is added by an instance that asks another one: the command that it is a part of, and where its keys are.
+type commandPart struct {
 	ID        string `json:"id,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 }
 
 // command is what is asked for. passedOn tells that another instance asks.
 func (r *commandRequest) command(passedOn bool) (c Command, err error) {
-	c = Command{Name: r.Command, Key: r.Key, Exact: r.Exact, Keys: r.Keys, Rule: r.Rule, Reason: r.Reason}
+	c = Command{Name: r.Command.Command, Key: r.Key, Exact: r.Exact, Keys: r.Keys, Rule: r.Rule, Reason: r.Reason}
 	if passedOn {
 		c.id, c.partition = r.ID, r.Partition
 	} else if r.ID != "" || r.Partition != nil {
@@ -53,7 +49,7 @@ func (r *commandRequest) command(passedOn bool) (c Command, err error) {
 
 // ServeCommand answers POST /v1/commands. This instance carries the command out if it owns the key;
 // else the owner does.
-func (a *api) ServeCommand(w http.ResponseWriter, r *http.Request) {
+func (a *answers) ServeCommand(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBody))
 	var req commandRequest
 	if err == nil {

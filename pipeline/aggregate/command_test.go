@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -41,7 +42,7 @@ func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 func TestCommands(t *testing.T) {
 	inMemoryShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly))
-		do := func(c Command) CommandResult {
+		do := func(c Command) api.Commanded {
 			t.Helper()
 			c.Reason, c.By = "a test", "tester"
 			done, err := m.Command(t.Context(), c)
@@ -272,7 +273,7 @@ func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 			if w.Code == http.StatusBadRequest && strings.Contains(w.Body.String(), "no rule") {
 				return nil
 			}
-			var reply blockedReply
+			var reply api.Blocked
 			if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK || limit > 0 && len(reply.Keys) > limit || len(reply.Keys) > blockedLimit {
 				r.t.Fatalf("%d %v: %d keys: %.200s", w.Code, err, len(reply.Keys), w.Body)
 			}

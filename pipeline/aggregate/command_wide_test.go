@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	described "github.com/tallygate/tallygate/docs/api"
+	"github.com/tallygate/tallygate/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -36,7 +37,7 @@ func (r *rig) pair(rules string) *twoInstances {
 		} {
 			mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { serve(two.members[i])(w, req) })
 		}
-		two.servers[i] = r.serve(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
+		two.servers[i] = r.serve(apitest.Open(r.t, apidocs.Aggregator).Handler(r.t, mux))
 		two.members[i] = r.half(i, compile(r.t, rules), func(c *Config) { c.Advertise = two.servers[i].Listener.Addr().String() })
 	}
 	r.shared(two.members...)
@@ -69,12 +70,12 @@ func (two *twoInstances) ask(i int, method, path, body string, into any) (status
 }
 
 // command gives one until it is carried out: the group may be changing still.
-func (two *twoInstances) command(i int, body string) (done CommandResult) {
+func (two *twoInstances) command(i int, body string) (done api.Commanded) {
 	two.t.Helper()
 	said := ""
 	eventually(two.t, body+" is carried out", func() bool {
 		var status int
-		done = CommandResult{}
+		done = api.Commanded{}
 		status, said = two.ask(i, http.MethodPost, "/v1/commands", body, &done)
 		return status == http.StatusOK
 	})
@@ -114,7 +115,7 @@ func TestCommandsReachTheKeysThatContainTheirs(t *testing.T) {
 			eventually(t, uid+" is blocked for two campaigns", func() bool {
 				return len(r.inForceOn("attrs.campaign=a&uid="+uid)) == 2 && len(r.inForceOn("attrs.campaign=b&uid="+uid)) == 2 && len(r.inForce(uid)) == 1
 			})
-			var why explainReply
+			var why api.Explained
 			if status, said := two.ask(i, http.MethodGet, "/v1/explain?uid="+uid, "", &why); status != http.StatusOK {
 				t.Fatal(said)
 			}
@@ -128,7 +129,7 @@ func TestCommandsReachTheKeysThatContainTheirs(t *testing.T) {
 			if two.ask(i+1, http.MethodGet, "/v1/explain?limit=1&uid="+uid, "", &why); len(why.Others) != 1 || why.More != 2 {
 				t.Errorf("with a limit of 1 there are %d, and %d more", len(why.Others), why.More)
 			}
-			var exact explainReply
+			var exact api.Explained
 			if two.ask(i, http.MethodGet, "/v1/explain?exact=true&uid="+uid, "", &exact); len(exact.Others) > 0 || len(exact.Rules) == 0 {
 				t.Errorf("exactly %s is %+v", uid, exact)
 			}
@@ -169,7 +170,7 @@ func TestCommandsWithoutAUIDReachAllPartitions(t *testing.T) {
 			return !slices.ContainsFunc(users, func(uid string) bool { return len(r.inForceOn("attrs.campaign=a&uid="+uid)) != 2 })
 		})
 		for i := range 2 {
-			var why explainReply
+			var why api.Explained
 			if status, said := two.ask(i, http.MethodGet, "/v1/explain?attrs.campaign=a&limit=4", "", &why); status != http.StatusOK ||
 				len(why.Others) != 4 || why.More != 2 || why.Rules[0].Rule != "by-shop" || why.Rules[0].Count != 18*event.One || len(why.Missing) > 0 {
 				t.Errorf("%d %s", status, said)
@@ -277,9 +278,9 @@ func TestExemptionsAreTold(t *testing.T) {
 		two.command(1, `{"command":"exempt","key":"attrs.campaign=own","for":"2h","rule":"by-shop","reason":"twice"}`)
 		r.emit(shown("u1", "own")...)
 		for i := range 2 {
-			var list exemptionsReply
+			var list api.Exemptions
 			eventually(t, "all partitions answer", func() bool {
-				list = exemptionsReply{}
+				list = api.Exemptions{}
 				status, _ := two.ask(i, http.MethodGet, "/v1/exemptions", "", &list)
 				return status == http.StatusOK && len(list.Missing) == 0
 			})
@@ -294,7 +295,7 @@ func TestExemptionsAreTold(t *testing.T) {
 			if two.ask(i, http.MethodGet, "/v1/exemptions?uid=u1", "", &list); len(list.Exemptions) != 1 {
 				t.Errorf("of u1 are listed %+v", list.Exemptions)
 			}
-			var why explainReply
+			var why api.Explained
 			if two.ask(i, http.MethodGet, "/v1/explain?uid=u1&attrs.campaign=own", "", &why); len(why.Rules) != 1 || len(why.Rules[0].ExemptBy) != 1 || why.Rules[0].ExemptBy[0].Reason != "load test" {
 				t.Errorf("the key of u1 is explained by %+v", why)
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -41,24 +42,11 @@ const (
 // errRulesMove says that a walk met another version of the rules.
 var errRulesMove = errors.New("the rules are changing: try again")
 
-// limitCounts are the keys under one limit.
+// limitCounts counts the keys under one limit.
 type limitCounts struct {
-	Limit   string        `json:"limit"`  // its name within the rule; "" if the rule has one
-	Number  *decimalText  `json:"number"` // nil: unlimited, or not the same for all keys
-	Keys    int           `json:"keys"`   // that have counted something
-	Over    int           `json:"over"`   // above their limit
-	Near    int           `json:"near"`   // from 80% of it on, and not above it
-	Buckets []countBucket `json:"buckets"`
-
+	api.LimitCounts
 	bounds []event.Decimal // the upper ends of buckets
 	found  []int           // by bucket
-}
-
-// countBucket is how many keys have counted more than From, and at most To.
-type countBucket struct {
-	From decimalText `json:"from"`
-	To   decimalText `json:"to"`
-	Keys int         `json:"keys"`
 }
 
 // newLimitCounts makes the buckets of a limit: equal ones up to it, and above it each twice as far as the one before.
@@ -70,7 +58,7 @@ func newLimitCounts(l *rules.Limit) *limitCounts {
 		c.Limit = name
 	}
 	if same && number > 0 {
-		text := decimalText(number)
+		text := api.DecimalText(number)
 		c.Number = &text
 	}
 	last := event.One
@@ -117,10 +105,10 @@ func (c *limitCounts) finish() {
 			last = i
 		}
 	}
-	c.Buckets = make([]countBucket, last+1)
+	c.Buckets = make([]api.CountBucket, last+1)
 	from := event.Decimal(0)
 	for i := range c.Buckets {
-		c.Buckets[i] = countBucket{decimalText(from), decimalText(c.bounds[i]), c.found[i]}
+		c.Buckets[i] = api.CountBucket{From: api.DecimalText(from), To: api.DecimalText(c.bounds[i]), Keys: c.found[i]}
 		from = c.bounds[i]
 	}
 }
@@ -136,7 +124,7 @@ func limitsOf(set *rules.Set, rule string) (all []*rules.Limit) {
 }
 
 // walk looks at the keys of all partitions that this instance has.
-func (a distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limit) (reply distributionReply) {
+func (a distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limit) (reply api.Distribution) {
 	ctx, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	w := walker{version: v, of: of, at: now()}
@@ -150,14 +138,14 @@ func (a distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limi
 		defer func() { <-a.walking }()
 	case <-ctx.Done():
 		for _, p := range parts {
-			reply.Missing = append(reply.Missing, hotMissing{p.ID(), "its owner looks at the keys for somebody else: try again"})
+			reply.Missing = append(reply.Missing, api.MissingPartition{Partition: p.ID(), Reason: "its owner looks at the keys for somebody else: try again"})
 		}
 		return reply
 	}
 	most := min(walkPartition, walkInstance/max(1, len(parts)))
 	for _, p := range parts {
 		if err := w.partition(ctx, p, most); err != nil {
-			reply.Missing = append(reply.Missing, hotMissing{p.ID(), whyNotWalked(err)})
+			reply.Missing = append(reply.Missing, api.MissingPartition{Partition: p.ID(), Reason: whyNotWalked(err)})
 			continue
 		}
 		reply.Partitions = append(reply.Partitions, p.ID())
@@ -165,7 +153,7 @@ func (a distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limi
 	reply.Sampled = w.sampled
 	for _, c := range w.counts {
 		c.finish()
-		reply.Limits = append(reply.Limits, c)
+		reply.Limits = append(reply.Limits, c.LimitCounts)
 	}
 	return reply
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -23,7 +24,7 @@ const distributed = `  rules:
 `
 
 // distributed asks an instance how counts are distributed.
-func (m *member) distributed(t *testing.T, rule string) (is distributionReply) {
+func (m *member) distributed(t *testing.T, rule string) (is api.Distribution) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.ServeDistribution(w, httptest.NewRequest(http.MethodGet, "/v1/rules/distribution?rule="+rule, nil))
@@ -80,7 +81,7 @@ func TestDistribution(t *testing.T) {
 
 // Of two instances each looks at its own keys, and any answers for both.
 func TestDistributionOfSeveralInstances(t *testing.T) {
-	one, two := distributionReply{Partitions: []int32{2, 0}}, distributionReply{Partitions: []int32{1}, Sampled: true}
+	one, two := api.Distribution{Partitions: []int32{2, 0}}, api.Distribution{Partitions: []int32{1}, Sampled: true}
 	set := compile(t, distributed)
 	of := limitsOf(set, "calls")
 	a, b := newLimitCounts(of[0]), newLimitCounts(of[0])
@@ -91,8 +92,8 @@ func TestDistributionOfSeveralInstances(t *testing.T) {
 	b.add(event.MaxDecimal, 0, 2)
 	a.finish()
 	b.finish()
-	one.Limits, two.Limits = []*limitCounts{a}, []*limitCounts{b}
-	one.join([]distributionReply{two}, []hotMissing{{3, "it has no owner"}})
+	one.Limits, two.Limits = []api.LimitCounts{a.LimitCounts}, []api.LimitCounts{b.LimitCounts}
+	joinDistributions(&one, []api.Distribution{two}, []api.MissingPartition{{Partition: 3, Reason: "it has no owner"}})
 	l := one.Limits[0]
 	sum := 0
 	for i, bucket := range l.Buckets {

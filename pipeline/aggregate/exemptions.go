@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -17,28 +18,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Exemption is why keys are counted and not judged.
-type Exemption struct {
-	From       string            `json:"from"`            // command, or rules: the rule file
-	Key        map[string]string `json:"key"`             // the dimensions that it names
-	In         string            `json:"in,omitempty"`    // and an address in this network, or list of networks
-	Rules      []string          `json:"rules,omitempty"` // that know it; none: all
-	Until      event.Micros      `json:"until"`           // NoTime: it has no end
-	Reason     string            `json:"reason"`
-	By         string            `json:"by,omitempty"`
-	OnBehalfOf string            `json:"on_behalf_of,omitempty"`
-
-	text string // the key's
-}
-
-// The sources of exemptions.
-const (
-	fromCommand = "command"
-	fromRules   = "rules"
-)
-
-func exemptionByCommand(e *shard.Exempted) Exemption {
-	x := Exemption{From: fromCommand, Until: e.Until, Reason: e.Reason, By: e.By, OnBehalfOf: e.OnBehalfOf, text: e.Key}
+func exemptionByCommand(e *shard.Exempted) api.Exemption {
+	x := api.Exemption{From: api.FromCommand, Until: e.Until, Reason: e.Reason, By: e.By, OnBehalfOf: e.OnBehalfOf}
 	if key, err := event.ParseKey([]byte(e.Key)); err == nil { // every key's text was made by AppendKey
 		x.Key = byName(key)
 	}
@@ -48,8 +29,8 @@ func exemptionByCommand(e *shard.Exempted) Exemption {
 	return x
 }
 
-func exemptionByRules(e *rules.Exemption, names ...string) Exemption {
-	x := Exemption{From: fromRules, Key: byName(e.Key), In: e.List, Rules: names, Until: e.Expires, Reason: e.Reason, text: event.FormatKey(e.Key)}
+func exemptionByRules(e *rules.Exemption, names ...string) api.Exemption {
+	x := api.Exemption{From: api.FromRules, Key: byName(e.Key), In: e.List, Rules: names, Until: e.Expires, Reason: e.Reason}
 	if e.In.IsValid() {
 		x.In = e.In.String()
 	}
@@ -57,7 +38,7 @@ func exemptionByRules(e *rules.Exemption, names ...string) Exemption {
 }
 
 // exemptionsOf are those that hold for a key of an owned partition.
-func exemptionsOf(p *owner.Partition, key []event.Dim) (list []Exemption) {
+func exemptionsOf(p *owner.Partition, key []event.Dim) (list []api.Exemption) {
 	at := now()
 	p.View(func(s *shard.Shard, v *owner.Rules) {
 		for _, e := range s.Exempted(key, at) {
@@ -78,21 +59,13 @@ func exemptionsOf(p *owner.Partition, key []event.Dim) (list []Exemption) {
 }
 
 // concerning are those of list that exempt from a limit.
-func concerning(list []Exemption, limit string) (out []Exemption) {
+func concerning(list []api.Exemption, limit string) (out []api.Exemption) {
 	for _, e := range list {
 		if len(e.Rules) == 0 || slices.Contains(e.Rules, limit) || slices.Contains(e.Rules, ruleOf(limit)) {
 			out = append(out, e)
 		}
 	}
 	return out
-}
-
-// exemptionsReply is the answer to GET /v1/exemptions.
-type exemptionsReply struct {
-	Exemptions []Exemption  `json:"exemptions"`
-	More       int          `json:"more,omitempty"`    // that are left out
-	Missing    []hotMissing `json:"missing,omitempty"` // partitions without an answer
-	Partitions []int32      `json:"partitions"`        // that answered
 }
 
 const (
@@ -102,7 +75,7 @@ const (
 
 // ServeExemptions answers GET /v1/exemptions[?uid=42][&limit=…]: those that name these dimensions, by
 // commands and by the rule file. Any instance answers for the whole group.
-func (a *api) ServeExemptions(w http.ResponseWriter, r *http.Request) {
+func (a *answers) ServeExemptions(w http.ResponseWriter, r *http.Request) {
 	key, limit, err := exemptionsQuery(r.URL.Query())
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
@@ -120,13 +93,13 @@ func (a *api) ServeExemptions(w http.ResponseWriter, r *http.Request) {
 				reply.Exemptions = append(reply.Exemptions, exemptionByRules(&e.Exemption, e.Rules...))
 			}
 		}
-		reply.Missing = askRest(r.Context(), a, reply.Partitions, fmt.Sprintf("/v1/exemptions?limit=%d", maxExemptionsLimit), func(part *exemptionsReply) []int32 {
+		reply.Missing = askRest(r.Context(), a, reply.Partitions, fmt.Sprintf("/v1/exemptions?limit=%d", maxExemptionsLimit), func(part *api.Exemptions) []int32 {
 			reply.Exemptions = append(reply.Exemptions, part.Exemptions...)
 			reply.Partitions = append(reply.Partitions, part.Partitions...)
 			return part.Partitions
 		})
 	}
-	reply.finish(key, limit)
+	finishExemptions(&reply, key, limit)
 	httpjson.Reply(w, reply)
 }
 
@@ -149,8 +122,8 @@ func exemptionsQuery(q url.Values) (key []event.Dim, limit int, err error) {
 }
 
 // ownExemptions are those by commands in this instance's partitions.
-func ownExemptions(a *instance) exemptionsReply {
-	reply := exemptionsReply{Partitions: []int32{}, Exemptions: []Exemption{}}
+func ownExemptions(a *instance) api.Exemptions {
+	reply := api.Exemptions{Partitions: []int32{}, Exemptions: []api.Exemption{}}
 	at := now()
 	for _, p := range a.owned() {
 		if !p.Live() {
@@ -166,22 +139,28 @@ func ownExemptions(a *instance) exemptionsReply {
 	return reply
 }
 
-// finish leaves those that name all dimensions of a key, commands' first, each once: while partitions
+// finishExemptions leaves those that name all dimensions of a key, commands' first, each once: while partitions
 // move, two instances may both answer for one.
-func (r *exemptionsReply) finish(key []event.Dim, limit int) {
-	r.Exemptions = slices.DeleteFunc(r.Exemptions, func(e Exemption) bool {
-		return slices.ContainsFunc(key, func(d event.Dim) bool { return e.Key[d.Name] != d.Value })
-	})
-	for i := range r.Exemptions {
-		if e := &r.Exemptions[i]; e.text == "" { // it came from another instance
-			e.text = event.FormatKey(dimsOf(e.Key))
+func finishExemptions(r *api.Exemptions, key []event.Dim, limit int) {
+	type keyed struct {
+		api.Exemption
+		text string // the key's
+	}
+	list := make([]keyed, 0, len(r.Exemptions))
+	for _, e := range r.Exemptions {
+		if !slices.ContainsFunc(key, func(d event.Dim) bool { return e.Key[d.Name] != d.Value }) {
+			list = append(list, keyed{e, event.FormatKey(dimsOf(e.Key))})
 		}
 	}
-	order := func(x, y Exemption) int {
+	order := func(x, y keyed) int {
 		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.text, y.text), cmp.Compare(x.In, y.In), cmp.Compare(strings.Join(x.Rules, " "), strings.Join(y.Rules, " ")))
 	}
-	slices.SortStableFunc(r.Exemptions, order)
-	r.Exemptions = slices.CompactFunc(r.Exemptions, func(x, y Exemption) bool { return order(x, y) == 0 && x.Until == y.Until })
+	slices.SortStableFunc(list, order)
+	list = slices.CompactFunc(list, func(x, y keyed) bool { return order(x, y) == 0 && x.Until == y.Until })
+	r.Exemptions = r.Exemptions[:0]
+	for i := range list {
+		r.Exemptions = append(r.Exemptions, list[i].Exemption)
+	}
 	slices.Sort(r.Partitions)
 	r.Partitions = slices.Compact(r.Partitions)
 	if n := len(r.Exemptions); n > limit {

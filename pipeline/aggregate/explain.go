@@ -12,13 +12,13 @@ import (
 // Explain returns, for every rule that counts by these dimensions, the key's count at now and the
 // verdict in force. With an api, it returns only the rules that apply to it. The dimensions must be
 // sorted by name.
-func (a *api) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
+func (a *answers) Explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, error) {
 	list, _, err := a.explain(key, api, now)
 	return list, err
 }
 
 // explain is Explain, and returns the strict limits that it is about.
-func (a *api) explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, []*rules.Limit, error) {
+func (a *answers) explain(key []event.Dim, api string, now event.Micros) ([]rules.Explanation, []*rules.Limit, error) {
 	id := a.Partition(key)
 	p := a.partition(id)
 	if p == nil || !p.Live() {

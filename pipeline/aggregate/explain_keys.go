@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -26,17 +28,17 @@ const (
 )
 
 // explainKey explains one key of an owned partition.
-func (a *api) explainKey(ctx context.Context, key []event.Dim, api string) (explainReply, error) {
-	list, strict, err := a.explain(key, api, now())
+func (a *answers) explainKey(ctx context.Context, key []event.Dim, concerns string) (api.Explained, error) {
+	list, strict, err := a.explain(key, concerns, now())
 	if err != nil {
-		return explainReply{}, err
+		return api.Explained{}, err
 	}
 	return a.told(ctx, key, list, strict), nil
 }
 
 // told is what is told of a key that was explained.
-func (a *api) told(ctx context.Context, key []event.Dim, list []rules.Explanation, strict []*rules.Limit) explainReply {
-	reply := explainReply{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key)}
+func (a *answers) told(ctx context.Context, key []event.Dim, list []rules.Explanation, strict []*rules.Limit) api.Explained {
+	reply := api.Explained{Key: byName(key), Partition: a.Partition(key), Hot: a.heatOf(key)}
 	reply.Rules, reply.Strict = a.explainStrict(ctx, key, list, strict)
 	p := a.partition(reply.Partition)
 	if p == nil || !slices.ContainsFunc(list, func(e rules.Explanation) bool { return e.Exempt }) {
@@ -51,9 +53,24 @@ func (a *api) told(ctx context.Context, key []event.Dim, list []rules.Explanatio
 	return reply
 }
 
+// looked is a key that was explained.
+type looked struct {
+	key    []event.Dim
+	list   []rules.Explanation
+	strict []*rules.Limit
+}
+
+// enforced is 1 when something is in force on the key that is enforced, else 0.
+func (k *looked) enforced() int {
+	if slices.ContainsFunc(k.list, func(e rules.Explanation) bool { return enforced(e.Verdict) }) {
+		return 1
+	}
+	return 0
+}
+
 // containing explains keys of an owned partition that contain the dimensions of another key, at most so
 // many: those that are blocked first. more is how many are left out.
-func (a *api) containing(ctx context.Context, id int32, ask *explainAsk) (out []explainReply, more int, err error) {
+func (a *answers) containing(ctx context.Context, id int32, ask *explainAsk) (out []api.Explained, more int, err error) {
 	p := a.partition(id)
 	if p == nil || !p.Live() {
 		return nil, 0, ErrNotOwner
@@ -63,11 +80,6 @@ func (a *api) containing(ctx context.Context, id int32, ask *explainAsk) (out []
 		return nil, 0, err
 	}
 	slices.Sort(texts)
-	type looked struct {
-		key    []event.Dim
-		list   []rules.Explanation
-		strict []*rules.Limit
-	}
 	var keys []looked
 	for _, text := range texts[:min(explainLooks, len(texts))] {
 		if err := ctx.Err(); err != nil {
@@ -84,26 +96,19 @@ func (a *api) containing(ctx context.Context, id int32, ask *explainAsk) (out []
 			keys = append(keys, k)
 		}
 	}
-	slices.SortStableFunc(keys, func(x, y looked) int { return cmp.Compare(anyVerdict(y.list), anyVerdict(x.list)) })
+	slices.SortStableFunc(keys, func(x, y looked) int { return cmp.Compare(y.enforced(), x.enforced()) })
 	for _, k := range keys[:min(ask.limit, len(keys))] {
 		out = append(out, a.told(ctx, k.key, k.list, k.strict))
 	}
 	return out, len(keys) - len(out) + max(0, len(texts)-explainLooks), nil
 }
 
-// anyVerdict is 1 when something is in force that is enforced, else 0.
-func anyVerdict(list []rules.Explanation) int {
-	for i := range list {
-		if v := list[i].Verdict; v != nil && v.Mode == 0 {
-			return 1
-		}
-	}
-	return 0
-}
+// enforced reports whether something is in force that is enforced.
+func enforced(v *verdict.Verdict) bool { return v != nil && v.Mode == verdict.Enforce }
 
 // explainPart explains the keys in one partition that contain another one: this instance's, or, unless it
 // was asked by another instance, any.
-func (a *api) explainPart(ctx context.Context, id int32, ask *explainAsk) (part explainReply, err error) {
+func (a *answers) explainPart(ctx context.Context, id int32, ask *explainAsk) (part api.Explained, err error) {
 	part.Others, part.More, err = a.containing(ctx, id, ask)
 	if errors.Is(err, ErrNotOwner) && !ask.passedOn {
 		err = askOwner(ctx, a, id, http.MethodGet, "/v1/explain?"+ask.query(id), nil, &part)
@@ -113,7 +118,7 @@ func (a *api) explainPart(ctx context.Context, id int32, ask *explainAsk) (part 
 
 // explainOthers adds to a reply the keys that contain its own: with a uid all of them are in its
 // partition, else they are in any.
-func (a *api) explainOthers(ctx context.Context, ask *explainAsk, reply *explainReply) {
+func (a *answers) explainOthers(ctx context.Context, ask *explainAsk, reply *api.Explained) {
 	in := []int32{reply.Partition}
 	if !hasUID(ask.key) {
 		in = in[:0]
@@ -130,7 +135,7 @@ func (a *api) explainOthers(ctx context.Context, ask *explainAsk, reply *explain
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				reply.Missing = append(reply.Missing, hotMissing{id, err.Error()})
+				reply.Missing = append(reply.Missing, api.MissingPartition{Partition: id, Reason: err.Error()})
 			}
 			reply.Others = append(reply.Others, part.Others...)
 			reply.More += part.More
@@ -138,21 +143,19 @@ func (a *api) explainOthers(ctx context.Context, ask *explainAsk, reply *explain
 		})
 	}
 	_ = g.Wait() // the errors are in Missing
-	slices.SortFunc(reply.Missing, func(x, y hotMissing) int { return cmp.Compare(x.Partition, y.Partition) })
-	slices.SortFunc(reply.Others, func(x, y explainReply) int {
-		return cmp.Or(cmp.Compare(y.blocked(), x.blocked()), cmp.Compare(event.FormatKey(dimsOf(x.Key)), event.FormatKey(dimsOf(y.Key))))
+	slices.SortFunc(reply.Missing, func(x, y api.MissingPartition) int { return cmp.Compare(x.Partition, y.Partition) })
+	slices.SortFunc(reply.Others, func(x, y api.Explained) int {
+		return cmp.Or(cmp.Compare(isEnforced(&y), isEnforced(&x)), cmp.Compare(event.FormatKey(dimsOf(x.Key)), event.FormatKey(dimsOf(y.Key))))
 	})
 	if n := len(reply.Others); n > ask.limit {
 		reply.Others, reply.More = reply.Others[:ask.limit], reply.More+n-ask.limit
 	}
 }
 
-// blocked is anyVerdict.
-func (r *explainReply) blocked() int {
-	for i := range r.Rules {
-		if anyVerdict([]rules.Explanation{r.Rules[i].Explanation}) > 0 {
-			return 1
-		}
+// isEnforced is 1 when something is in force on the key that is enforced, else 0.
+func isEnforced(r *api.Explained) int {
+	if slices.ContainsFunc(r.Rules, func(e api.ExplainedRule) bool { return enforced(e.Verdict) }) {
+		return 1
 	}
 	return 0
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // fault is a part of an instance that Kafka does not serve.
@@ -87,7 +87,7 @@ var errQuiet = fmt.Errorf("no broker answers fetches: %w", context.DeadlineExcee
 
 // kafkaTrouble returns what Kafka does not do for this instance now; nil if all is well. Of several faults it
 // is the one that somebody has to mend: a refusal before a server that is away, and what is older first.
-func (a overview) kafkaTrouble(at time.Time) *status.Trouble {
+func (a overview) kafkaTrouble(at time.Time) *api.Trouble {
 	all := a.faults.now(at)
 	a.mu.RLock()
 	for _, o := range a.owns {
@@ -114,7 +114,7 @@ func (a overview) kafkaTrouble(at time.Time) *status.Trouble {
 }
 
 // worst returns the trouble that the most important fault is.
-func worst(all []fault) (is *status.Trouble) {
+func worst(all []fault) (is *api.Trouble) {
 	rank := map[string]int{reasonAuth: 3, reasonReplicas: 2, reasonCut: 2, reasonCorrupt: 2, reasonAway: 1, reasonTimeout: 1, reasonLeader: 1}
 	for i := range all {
 		f := &all[i]
@@ -123,7 +123,7 @@ func worst(all []fault) (is *status.Trouble) {
 			continue // not Kafka's
 		}
 		if is == nil || rank[reason] > rank[is.Reason] || rank[reason] == rank[is.Reason] && f.since.Before(is.Since) {
-			is = &status.Trouble{Since: f.since.UTC(), Reason: reason, Error: f.err.Error()}
+			is = &api.Trouble{Since: f.since.UTC(), Reason: reason, Error: f.err.Error()}
 		}
 	}
 	return is

@@ -14,7 +14,7 @@ import (
 )
 
 // forward sends the request to the partition's owner, and passes on its answer.
-func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
+func (a *answers) forward(w http.ResponseWriter, r *http.Request, partition int32, client *http.Client, body []byte) {
 	to, err := a.owner(r.Context(), partition)
 	if err != nil {
 		httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
@@ -41,7 +41,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, partition int32, c
 }
 
 // askOwner asks a partition's owner, and reads its answer.
-func askOwner(ctx context.Context, a *api, partition int32, method, path string, body []byte, into any) error {
+func askOwner(ctx context.Context, a *answers, partition int32, method, path string, body []byte, into any) error {
 	to, err := a.owner(ctx, partition)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (p *peers) askInstance(ctx context.Context, to address, method, path string
 
 // Peer returns the actor on whose behalf another instance of the group has forwarded r. ok is false
 // if r does not claim to be forwarded. An error says why the claim is not believed.
-func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
+func (a *answers) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 	given := r.Header.Values(peerHeader)
 	if len(given) == 0 {
 		return Actor{}, false, nil
@@ -107,7 +107,7 @@ func (a *api) Peer(r *http.Request) (actor Actor, ok bool, err error) {
 }
 
 // checkClaim compares what was signed with the request that arrived.
-func (a *api) checkClaim(c peerClaim, r *http.Request) error {
+func (a *answers) checkClaim(c peerClaim, r *http.Request) error {
 	if c.To != a.cfg.Advertise || c.Method != r.Method || !bytes.Equal(c.URI, digest([]byte(r.RequestURI))) {
 		return fmt.Errorf("it was signed for another request, or another instance: %.200q", c.To)
 	}

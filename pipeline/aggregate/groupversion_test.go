@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -29,9 +30,9 @@ func elder(c *Config) {
 // publishAs appends a version of the rules as another program would.
 func (r *rig) publishAs(by string, f RuleFile) {
 	r.t.Helper()
-	value, err := json.Marshal(ruleRecord{
+	value, err := json.Marshal(ruleRecord{api.RuleRecord{
 		Format: ruleRecordFormat, Hash: "of another program", Name: "theirs", File: f.Name, Modified: f.Modified, By: by, At: f.Modified, Source: string(f.Source),
-	})
+	}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -25,7 +26,7 @@ func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 		}
 		partition := event.Partition([]byte("busy"), rigPartitions)
 		for _, m := range ms {
-			var reply hotReply
+			var reply api.HotKeys
 			eventually(t, "all has been counted", func() bool {
 				reply = hotKeys(t, m, "")
 				return len(reply.Partitions) == rigPartitions && len(reply.Keys) > 0 && reply.Keys[0].Share > 0.7 && reply.Partitions[partition].Share > 0.5
@@ -69,7 +70,7 @@ func TestHotKeysSayWhatIsMissing(t *testing.T) {
 	missing := func(asked *member, why string) func() bool {
 		return func() bool {
 			list := hotKeys(t, asked, "").Missing
-			return len(list) == rigPartitions/2 && !slices.ContainsFunc(list, func(p hotMissing) bool { return !strings.Contains(p.Reason, why) })
+			return len(list) == rigPartitions/2 && !slices.ContainsFunc(list, func(p api.MissingPartition) bool { return !strings.Contains(p.Reason, why) })
 		}
 	}
 	eventually(t, "the partitions of the silent one are missing", missing(m, "advertises no address"))
@@ -101,7 +102,7 @@ func ask(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-func hotKeys(t *testing.T, m *member, query string) (reply hotReply) {
+func hotKeys(t *testing.T, m *member, query string) (reply api.HotKeys) {
 	t.Helper()
 	w := ask(m.ServeHotKeys, "/v1/hot-keys"+query)
 	if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK {

@@ -8,27 +8,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// explainReply is the answer to GET /v1/explain.
-type explainReply struct {
-	Key       map[string]string `json:"key"`
-	Partition int32             `json:"partition"`
-	Hot       *keyHeat          `json:"hot,omitempty"`    // if it takes much of its partition
-	Strict    *StrictState      `json:"strict,omitempty"` // if a rule is strict
-	Rules     []explained       `json:"rules"`
-
-	// Keys that contain this one, how many of them are left out, and where nobody could be asked.
-	Others  []explainReply `json:"others,omitempty"`
-	More    int            `json:"more,omitempty"`
-	Missing []hotMissing   `json:"missing,omitempty"`
-}
-
 // ServeExplain answers GET /v1/explain?uid=42[&api=…][&exact=true][&limit=…]: from this instance if it owns
 // the key, else from the owner. What it says of keys that contain a key without a uid comes from all owners.
-func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
+func (a *answers) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	ask, err := explainQuery(r.URL.Query())
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
@@ -40,14 +27,14 @@ func (a *api) ServeExplain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ask.passedOn = r.Header.Get(forwardedHeader) != ""
-	var reply explainReply
+	var reply api.Explained
 	if ask.partition != nil {
 		if *ask.partition < 0 || *ask.partition >= found.Partitions {
 			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("which partition? 0 to %d", found.Partitions-1))
 			return
 		}
 		reply, err = a.explainPart(r.Context(), *ask.partition, &ask)
-		reply.Key, reply.Partition, reply.Rules = byName(ask.key), *ask.partition, []explained{}
+		reply.Key, reply.Partition, reply.Rules = byName(ask.key), *ask.partition, []api.ExplainedRule{}
 	} else {
 		reply, err = a.explainKey(r.Context(), ask.key, ask.api)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
@@ -56,12 +57,6 @@ func (a history) ServeRules(w http.ResponseWriter, r *http.Request) {
 	httpjson.Reply(w, runningRules{version, old})
 }
 
-// versionsReply is the answer to GET /v1/rules/versions.
-type versionsReply struct {
-	Versions []RuleVersion `json:"versions"` // the newest first
-	More     bool          `json:"more"`     // there are older ones
-}
-
 // ServeVersions answers GET /v1/rules/versions[?limit=100][&before=V].
 func (a history) ServeVersions(w http.ResponseWriter, r *http.Request) {
 	if !a.shared(w) {
@@ -86,20 +81,12 @@ func (a history) ServeVersions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if all == nil {
-		all = []RuleVersion{}
+		all = []api.RuleVersion{}
 	}
-	httpjson.Reply(w, versionsReply{all, more})
+	httpjson.Reply(w, api.RuleVersions{Versions: all, More: more})
 }
 
-// rollbackRequest is the body of POST /v1/rules/rollback.
-type rollbackRequest struct {
-	Version    int64  `json:"version"`
-	Reason     string `json:"reason"`
-	By         string `json:"by,omitempty"` // these two are as the caller states: see Actor.who
-	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-}
-
-func (r *rollbackRequest) validate() error {
+func checkRollback(r *api.Rollback) error {
 	switch {
 	case r.Version < 1:
 		return errors.New("which version? One of GET /v1/rules/versions")
@@ -114,10 +101,10 @@ func (a history) ServeRollback(w http.ResponseWriter, r *http.Request) {
 	if !a.shared(w) {
 		return
 	}
-	var req rollbackRequest
+	var req api.Rollback
 	err := readJSON(w, r, &req)
 	if err == nil {
-		err = req.validate()
+		err = checkRollback(&req)
 	}
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())

@@ -8,42 +8,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
-
-// hotReply is the answer to GET /v1/hot-keys.
-type hotReply struct {
-	Partitions []hotPartition `json:"partitions"`        // in order
-	Keys       []hotKey       `json:"keys"`              // the busiest first
-	Missing    []hotMissing   `json:"missing,omitempty"` // partitions without an answer
-}
-
-// hotPartition is the load of a partition.
-type hotPartition struct {
-	Partition       int32   `json:"partition"`
-	Owner           string  `json:"owner"`
-	EventsPerSecond float64 `json:"events_per_second"`
-	Share           float64 `json:"share"` // of all partitions that answered
-}
-
-// hotKey is a key that takes much of its partition.
-type hotKey struct {
-	Key       map[string]string `json:"key"`
-	Partition int32             `json:"partition"`
-	keyHeat
-}
-
-// keyHeat is the load of a key.
-type keyHeat struct {
-	Share           float64 `json:"share"` // of its partition's events
-	EventsPerSecond float64 `json:"events_per_second"`
-}
-
-type hotMissing struct {
-	Partition int32  `json:"partition"`
-	Reason    string `json:"reason"`
-}
 
 const (
 	defaultHotKeys = 20
@@ -52,7 +20,7 @@ const (
 
 // ServeHotKeys answers GET /v1/hot-keys[?limit=] with the rate of every partition and the hottest
 // keys. Any instance answers for the whole group.
-func (a *api) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
+func (a *answers) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 	limit, err := hotLimit(r)
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
@@ -66,7 +34,7 @@ func (a *api) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(forwardedHeader) == "" {
 		a.askOthers(r.Context(), &reply)
 	}
-	reply.finish(limit)
+	finishHotKeys(&reply, limit)
 	httpjson.Reply(w, reply)
 }
 
@@ -83,10 +51,10 @@ func hotLimit(r *http.Request) (int, error) {
 }
 
 // ownHeat is the part of the answer about this instance's own partitions.
-func (a *api) ownHeat() hotReply {
-	var reply hotReply
+func (a *answers) ownHeat() api.HotKeys {
+	var reply api.HotKeys
 	for _, h := range a.heats(now(), shownShare) {
-		reply.Partitions = append(reply.Partitions, hotPartition{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.name()), EventsPerSecond: round(h.rate, 10)})
+		reply.Partitions = append(reply.Partitions, api.PartitionLoad{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.name()), EventsPerSecond: round(h.rate, 10)})
 		for _, k := range h.keys {
 			if round(k.Rate, 10) == 0 { // it had events once
 				continue
@@ -95,7 +63,7 @@ func (a *api) ownHeat() hotReply {
 			if err != nil {
 				continue // every key's text was made by AppendKey
 			}
-			key := hotKey{Key: byName(dims), Partition: h.partition, keyHeat: keyHeat{round(k.Share, 1000), round(k.Rate, 10)}}
+			key := api.HotKey{Key: byName(dims), Partition: h.partition, Heat: api.Heat{Share: round(k.Share, 1000), EventsPerSecond: round(k.Rate, 10)}}
 			reply.Keys = append(reply.Keys, key)
 		}
 	}
@@ -103,12 +71,12 @@ func (a *api) ownHeat() hotReply {
 }
 
 // askOthers adds the answers of the other instances, and the partitions without an answer.
-func (a *api) askOthers(ctx context.Context, reply *hotReply) {
+func (a *answers) askOthers(ctx context.Context, reply *api.HotKeys) {
 	var mine []int32
 	for _, p := range reply.Partitions {
 		mine = append(mine, p.Partition)
 	}
-	reply.Missing = askRest(ctx, a, mine, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), func(part *hotReply) (theirs []int32) {
+	reply.Missing = askRest(ctx, a, mine, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), func(part *api.HotKeys) (theirs []int32) {
 		reply.Partitions = append(reply.Partitions, part.Partitions...)
 		reply.Keys = append(reply.Keys, part.Keys...)
 		for _, p := range part.Partitions {
@@ -118,13 +86,13 @@ func (a *api) askOthers(ctx context.Context, reply *hotReply) {
 	})
 }
 
-// finish sorts and truncates a reply, and sets the partitions' shares. While partitions move, two
+// finishHotKeys sorts and truncates a reply, and sets the partitions' shares. While partitions move, two
 // instances may both answer for one.
-func (r *hotReply) finish(limit int) {
-	slices.SortStableFunc(r.Partitions, func(x, y hotPartition) int {
+func finishHotKeys(r *api.HotKeys, limit int) {
+	slices.SortStableFunc(r.Partitions, func(x, y api.PartitionLoad) int {
 		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(y.EventsPerSecond, x.EventsPerSecond))
 	})
-	r.Partitions = slices.CompactFunc(r.Partitions, func(x, y hotPartition) bool { return x.Partition == y.Partition })
+	r.Partitions = slices.CompactFunc(r.Partitions, func(x, y api.PartitionLoad) bool { return x.Partition == y.Partition })
 	var sum float64
 	for _, p := range r.Partitions {
 		sum += p.EventsPerSecond
@@ -134,18 +102,18 @@ func (r *hotReply) finish(limit int) {
 			r.Partitions[i].Share = round(r.Partitions[i].EventsPerSecond/sum, 1000)
 		}
 	}
-	slices.SortStableFunc(r.Keys, func(x, y hotKey) int { return cmp.Compare(y.EventsPerSecond, x.EventsPerSecond) })
+	slices.SortStableFunc(r.Keys, func(x, y api.HotKey) int { return cmp.Compare(y.EventsPerSecond, x.EventsPerSecond) })
 	r.Keys = r.Keys[:min(limit, len(r.Keys))]
 	if r.Partitions == nil {
-		r.Partitions = []hotPartition{}
+		r.Partitions = []api.PartitionLoad{}
 	}
 	if r.Keys == nil {
-		r.Keys = []hotKey{}
+		r.Keys = []api.HotKey{}
 	}
 }
 
 // heatOf is what a key takes of its partition, if that is much; else nil.
-func (a *api) heatOf(key []event.Dim) *keyHeat {
+func (a *answers) heatOf(key []event.Dim) *api.Heat {
 	p := a.partition(a.Partition(key))
 	if p == nil || !p.Opened() {
 		return nil
@@ -153,7 +121,7 @@ func (a *api) heatOf(key []event.Dim) *keyHeat {
 	text := event.FormatKey(key)
 	for _, k := range heatOf(p, now(), shownShare).keys {
 		if string(k.Text) == text && round(k.Rate, 10) > 0 {
-			return &keyHeat{round(k.Share, 1000), round(k.Rate, 10)}
+			return &api.Heat{Share: round(k.Share, 1000), EventsPerSecond: round(k.Rate, 10)}
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -28,13 +29,10 @@ type readAudit struct {
 	ID         string       `json:"id"`
 }
 
-// readRequest is the body of POST /v1/reads.
+// readRequest is an api.Read as it is read: the key may be text.
 type readRequest struct {
-	Key        keyDims `json:"key"`
-	What       string  `json:"what"`
-	Reason     string  `json:"reason,omitempty"`
-	By         string  `json:"by,omitempty"` // these two are as the caller states: see Actor.who
-	OnBehalfOf string  `json:"on_behalf_of,omitempty"`
+	api.Read
+	Key keyDims `json:"key"`
 }
 
 // whatRead is what was read: a word.
@@ -80,9 +78,7 @@ func (a auditor) ServeRead(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the audit does not take the entry: "+err.Error())
 	default:
-		httpjson.Reply(w, struct {
-			ID string `json:"id"`
-		}{e.ID})
+		httpjson.Reply(w, api.ReadNoted{ID: e.ID})
 	}
 }
 

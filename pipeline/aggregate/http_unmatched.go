@@ -4,30 +4,20 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/status"
-	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 )
-
-// unmatchedReply is the answer to GET /v1/unmatched.
-type unmatchedReply struct {
-	Events    uint64                  `json:"events"`
-	Unmatched []owner.UnmatchedEvents `json:"unmatched"`
-	Instances int                     `json:"instances"`         // that answered, this one among them
-	Missing   []status.Missing        `json:"missing,omitempty"` // members that did not
-	Trouble   *status.Trouble         `json:"trouble,omitempty"` // why Kafka was not asked for the members
-}
 
 // ServeUnmatched answers GET /v1/unmatched: what the events say that no rule counts, since each instance began. Any
 // instance answers for the whole group.
 func (a cluster) ServeUnmatched(w http.ResponseWriter, r *http.Request) {
-	reply := unmatchedReply{Unmatched: a.metrics.partitions.Unmatched(), Instances: 1}
+	reply := api.Unmatched{Unmatched: a.metrics.partitions.Unmatched(), Instances: 1}
 	if r.Header.Get(forwardedHeader) == "" {
-		reply.Missing, reply.Trouble, _, _ = askFellows(r.Context(), a, "/v1/unmatched", func(theirs *unmatchedReply) {
+		reply.Missing, reply.Trouble, _, _ = askFellows(r.Context(), a, "/v1/unmatched", func(theirs *api.Unmatched) {
 			reply.Instances++
 			reply.Unmatched = append(reply.Unmatched, theirs.Unmatched...)
 		})
-		reply.join()
+		joinUnmatched(&reply)
 	}
 	for _, u := range reply.Unmatched {
 		reply.Events += u.Events
@@ -35,8 +25,8 @@ func (a cluster) ServeUnmatched(w http.ResponseWriter, r *http.Request) {
 	httpjson.Reply(w, reply)
 }
 
-// join adds up what several instances have seen of the same API and outcome.
-func (r *unmatchedReply) join() {
+// joinUnmatched adds up what several instances have seen of the same API and outcome.
+func joinUnmatched(r *api.Unmatched) {
 	type said struct {
 		api, outcome string
 		noUID        bool
@@ -45,9 +35,9 @@ func (r *unmatchedReply) join() {
 	for _, u := range r.Unmatched {
 		sums[said{u.API, u.Outcome, u.NoUID}] += u.Events
 	}
-	r.Unmatched = make([]owner.UnmatchedEvents, 0, len(sums))
+	r.Unmatched = make([]api.UnmatchedEvents, 0, len(sums))
 	for s, events := range sums {
-		r.Unmatched = append(r.Unmatched, owner.UnmatchedEvents{API: s.api, Outcome: s.outcome, Events: events, NoUID: s.noUID})
+		r.Unmatched = append(r.Unmatched, api.UnmatchedEvents{API: s.api, Outcome: s.outcome, Events: events, NoUID: s.noUID})
 	}
-	slices.SortFunc(r.Unmatched, owner.UnmatchedEvents.Compare)
+	slices.SortFunc(r.Unmatched, api.UnmatchedEvents.Compare)
 }

@@ -61,9 +61,9 @@ type instance struct {
 	owns    map[int32]*ownership
 }
 
-// api answers the HTTP API and carries out what operators ask for. If another instance owns the
+// answers serves the HTTP API and carries out what operators ask for. If another instance owns the
 // key, it asks that one.
-type api struct {
+type answers struct {
 	*instance
 	listing  chan struct{}   // holds one for each page of blocked keys that is being made
 	strictly StrictExplainer // nil: nobody knows

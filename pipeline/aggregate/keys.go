@@ -72,9 +72,6 @@ func (k *keyDims) UnmarshalJSON(data []byte) (err error) {
 	return nil
 }
 
-// MarshalJSON writes it as an object.
-func (k keyDims) MarshalJSON() ([]byte, error) { return json.Marshal(byName(k)) }
-
 // keyLists are several keys in JSON.
 type keyLists [][]event.Dim
 

@@ -250,7 +250,7 @@ func refusesForged(t *testing.T, passed *http.Request, to *asking, all []*asking
 	if status, said := send(signed(other, func(*http.Request) {})); status != http.StatusOK && status != http.StatusServiceUnavailable {
 		t.Errorf("what a member signed: %d %s", status, said) // 503: the key is another instance's
 	}
-	late := api{instance: &instance{cfg: to.cfg}}
+	late := answers{instance: &instance{cfg: to.cfg}}
 	req, _ := signed(other, func(*http.Request) {})
 	req.RequestURI = req.URL.RequestURI()
 	c, _, err := parsePeer(req.Header.Get(peerHeader))
@@ -269,7 +269,7 @@ func FuzzPeer(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	a := &api{instance: &instance{cfg: Config{Advertise: "a:1"}, peers: p}}
+	a := &answers{instance: &instance{cfg: Config{Advertise: "a:1"}, peers: p}}
 	req, err := p.request(f.Context(), http.MethodGet, address{addr: "a:1"}, "/v1/explain?uid=1", nil)
 	if err != nil {
 		f.Fatal(err)

@@ -47,7 +47,7 @@ const resentType = "dead-letters"
 
 // AuditResent records in the audit that ctx's actor sends dead letters again, and returns when that
 // is durable. The caller then sends them.
-func (a *api) AuditResent(ctx context.Context, r Resent) (id string, err error) {
+func (a *answers) AuditResent(ctx context.Context, r Resent) (id string, err error) {
 	if !a.online.Load() {
 		return "", ErrNotConnected
 	}

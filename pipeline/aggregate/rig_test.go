@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	described "github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -200,7 +200,7 @@ func (r *rig) two(set *rules.Set) []*member {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/v1/explain", func(w http.ResponseWriter, q *http.Request) { m.ServeExplain(w, q) })
 		mux.HandleFunc("/v1/hot-keys", func(w http.ResponseWriter, q *http.Request) { m.ServeHotKeys(w, q) })
-		srv := r.serve(apitest.Open(r.t, described.Aggregator).Handler(r.t, mux))
+		srv := r.serve(apitest.Open(r.t, apidocs.Aggregator).Handler(r.t, mux))
 		m = r.half(len(ms), set, func(c *Config) { c.Advertise = srv.Listener.Addr().String() })
 		ms = append(ms, m)
 	}

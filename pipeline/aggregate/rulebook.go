@@ -14,6 +14,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -38,12 +39,6 @@ var ErrRules = errors.New("aggregate: the rule file is refused")
 // ErrRulesTooLarge is wrapped by the error for a rule file that its topic does not take, with the files
 // that it names.
 var ErrRulesTooLarge = errors.New("aggregate: the rule file is too large")
-
-// ReloadResult is the outcome of a reload.
-type ReloadResult struct {
-	Version int64 `json:"version"` // the version that this instance runs now
-	Changed bool  `json:"changed"` // the file was published as this version
-}
 
 // rulebook keeps this instance at the newest version of the group's rules. All versions go through
 // one partition of a topic that keeps them, and a version's number is its offset there plus one. So all
@@ -143,15 +138,15 @@ func (b *rulebook) start(ctx context.Context) error {
 
 // reload publishes a file as the next version, unless the group runs it already or runs a newer
 // one.
-func (b *rulebook) reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
+func (b *rulebook) reload(ctx context.Context, file RuleFile) (api.Reloaded, error) {
 	set, err := b.agg.cfg.compile(file)
 	if err != nil {
-		return ReloadResult{}, fmt.Errorf("%w: %w", ErrRules, err) // the old set stays
+		return api.Reloaded{}, fmt.Errorf("%w: %w", ErrRules, err) // the old set stays
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.read(ctx); err != nil {
-		return ReloadResult{}, err
+		return api.Reloaded{}, err
 	}
 	hash := hex.EncodeToString(set.Hash[:])
 	if n := b.newest; n != nil && n.Hash == hash {
@@ -163,26 +158,26 @@ func (b *rulebook) reload(ctx context.Context, file RuleFile) (ReloadResult, err
 			ErrOlderRules, file.Name, file.Modified.UTC().Format(time.RFC3339), b.next, n.By, n.Modified.UTC().Format(time.RFC3339))
 	}
 	who := actorOf(ctx)
-	return b.publishAndRead(ctx, ruleRecord{
+	return b.publishAndRead(ctx, ruleRecord{api.RuleRecord{
 		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: file.Name, Modified: file.Modified.UTC(),
 		By: cmp.Or(who.Name, b.agg.name()), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
-	})
+	}})
 }
 
 // publishAndRead makes a record the next version. The caller holds mu.
-func (b *rulebook) publishAndRead(ctx context.Context, r ruleRecord) (ReloadResult, error) {
+func (b *rulebook) publishAndRead(ctx context.Context, r ruleRecord) (api.Reloaded, error) {
 	err := b.publish(ctx, r)
 	if err == nil {
 		err = b.read(ctx)
 	}
 	if err != nil {
-		return ReloadResult{}, err
+		return api.Reloaded{}, err
 	}
 	return b.now(true), b.settled()
 }
 
-func (b *rulebook) now(changed bool) ReloadResult {
-	return ReloadResult{Version: b.current.Load().Number, Changed: changed}
+func (b *rulebook) now(changed bool) api.Reloaded {
+	return api.Reloaded{Version: b.current.Load().Number, Changed: changed}
 }
 
 // settled returns an error while the newest version is one that this instance could not compile.
@@ -328,12 +323,12 @@ func (b *rulebook) take(m *ruleRecordAt) {
 // Reload makes a changed rule file the next version of the group's rules. A file with mistakes
 // changes nothing: the error wraps ErrRules and rules.Errors. A file older than the group's rules
 // changes nothing either (ErrOlderRules).
-func (a *api) Reload(ctx context.Context, file RuleFile) (ReloadResult, error) {
+func (a *answers) Reload(ctx context.Context, file RuleFile) (api.Reloaded, error) {
 	if !a.book.Shared() {
-		return ReloadResult{}, ErrRulesFixed
+		return api.Reloaded{}, ErrRulesFixed
 	}
 	if !a.online.Load() {
-		return ReloadResult{}, ErrNotConnected
+		return api.Reloaded{}, ErrNotConnected
 	}
 	done, err := a.book.reload(ctx, file)
 	if errors.Is(err, ErrRules) || errors.Is(err, ErrRulesTooLarge) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -25,7 +26,7 @@ spec:
 		}
 		var log bytes.Buffer
 		b := &rulebook{log: slog.New(slog.NewTextHandler(&log, nil))}
-		b.warnOf(set, 3, &ruleRecord{File: "rules.yaml"})
+		b.warnOf(set, 3, &ruleRecord{api.RuleRecord{File: "rules.yaml"}})
 		if got := strings.Count(log.String(), "level=WARN"); got != want || want > 0 && !strings.Contains(log.String(), "per: month") {
 			t.Errorf("%s: %s", per, log.String())
 		}

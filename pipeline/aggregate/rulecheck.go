@@ -9,7 +9,7 @@ import (
 
 // RuleFileRefused counts an attempt to use a rule file that failed because of the file, before Reload
 // could be asked.
-func (a *api) RuleFileRefused() { a.metrics.rulesFailed.Inc() }
+func (a *answers) RuleFileRefused() { a.metrics.rulesFailed.Inc() }
 
 // compareRetention warns if verdicts of a new set may be deleted before they end.
 func (b *rulebook) compareRetention(set *rules.Set) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -23,23 +24,8 @@ var (
 	ErrRunning   = errors.New("aggregate: the group runs these rules already")
 )
 
-// RuleVersion is a version of the group's rules, without its text.
-type RuleVersion struct {
-	Version    int64     `json:"version"`
-	Hash       string    `json:"hash"`
-	Name       string    `json:"name"`
-	File       string    `json:"file"`
-	Modified   time.Time `json:"modified"`
-	By         string    `json:"by"`
-	OnBehalfOf string    `json:"on_behalf_of,omitempty"`
-	At         time.Time `json:"at"`
-	Bytes      int       `json:"bytes"` // of the source, and the files that it names
-	From       int64     `json:"from,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-}
-
-func (r *ruleRecord) without(version int64) RuleVersion {
-	v := RuleVersion{
+func (r *ruleRecord) without(version int64) api.RuleVersion {
+	v := api.RuleVersion{
 		Version: version, Hash: r.Hash, Name: r.Name, File: r.File, Modified: r.Modified, By: r.By, OnBehalfOf: r.OnBehalfOf,
 		At: r.At, Bytes: len(r.Source), From: r.From, Reason: r.Reason,
 	}
@@ -71,7 +57,7 @@ func (a history) bounds(ctx context.Context) (oldest, end int64, err error) {
 
 // Versions returns the newest versions below one, at most so many, the newest first; before 0 is the end. more
 // reports whether there are older ones.
-func (a history) Versions(ctx context.Context, before int64, limit int) (all []RuleVersion, more bool, err error) {
+func (a history) Versions(ctx context.Context, before int64, limit int) (all []api.RuleVersion, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
 	done, err := a.wait(ctx)
@@ -88,7 +74,7 @@ func (a history) Versions(ctx context.Context, before int64, limit int) (all []R
 	}
 	for to > oldest && len(all) <= limit {
 		from := max(oldest, to-historyStep)
-		var some []RuleVersion
+		var some []api.RuleVersion
 		err := a.each(ctx, from, to, func(version int64, r *ruleRecord) { some = append(some, r.without(version)) })
 		if err != nil {
 			return nil, false, err
@@ -161,36 +147,36 @@ const maxWithdrawn = 1000
 // Rollback publishes the text of an older version as the newest one. It is modified now: no rule file that an
 // instance has replaces it, but one that is changed later. Files with the text of a version that it replaces do
 // not, however often they are touched, until another version is published.
-func (a history) Rollback(ctx context.Context, to Rollback) (ReloadResult, error) {
+func (a history) Rollback(ctx context.Context, to Rollback) (api.Reloaded, error) {
 	if !a.book.Shared() {
-		return ReloadResult{}, ErrRulesFixed
+		return api.Reloaded{}, ErrRulesFixed
 	}
 	if !a.online.Load() {
-		return ReloadResult{}, ErrNotConnected
+		return api.Reloaded{}, ErrNotConnected
 	}
 	b := a.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.read(ctx); err != nil {
-		return ReloadResult{}, err
+		return api.Reloaded{}, err
 	}
 	old, err := a.at(ctx, to.Version)
 	if err != nil {
-		return ReloadResult{}, err
+		return api.Reloaded{}, err
 	}
 	set, err := a.cfg.compile(old.ruleFile())
 	if err != nil {
-		return ReloadResult{}, fmt.Errorf("%w: version %d does not compile here: %w", ErrRules, to.Version, err)
+		return api.Reloaded{}, fmt.Errorf("%w: version %d does not compile here: %w", ErrRules, to.Version, err)
 	}
 	hash := hex.EncodeToString(set.Hash[:])
 	if b.newest != nil && b.newest.Hash == hash {
-		return ReloadResult{}, fmt.Errorf("%w: version %d has those of version %d", ErrRunning, b.next, to.Version)
+		return api.Reloaded{}, fmt.Errorf("%w: version %d has those of version %d", ErrRunning, b.next, to.Version)
 	}
-	next := ruleRecord{
+	next := ruleRecord{api.RuleRecord{
 		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: old.File, Modified: time.Now().UTC(),
 		By: to.By, OnBehalfOf: to.OnBehalfOf, At: time.Now().UTC(), Source: old.Source, Files: old.Files,
 		From: to.Version, Reason: to.Reason,
-	}
+	}}
 	if next.By == "" {
 		next.By = a.name()
 	}
@@ -198,7 +184,7 @@ func (a history) Rollback(ctx context.Context, to Rollback) (ReloadResult, error
 		next.Modified = b.newest.Modified
 	}
 	if next.Withdrawn, err = a.replacedBy(ctx, &next, b.next); err != nil {
-		return ReloadResult{}, err
+		return api.Reloaded{}, err
 	}
 	return b.publishAndRead(ctx, next)
 }

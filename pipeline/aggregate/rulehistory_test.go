@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tallygate/tallygate/api"
 )
 
 // audits are the entries of a type in the audit topic, the oldest first in each partition.
@@ -140,7 +142,7 @@ func TestThousandsOfVersions(t *testing.T) {
 		const versions = 5000
 		msgs := make([]*sarama.ProducerMessage, 0, versions)
 		for i := range versions {
-			value, err := json.Marshal(ruleRecord{Format: ruleRecordFormat, Hash: fmt.Sprint(i), Name: "n", File: "f", Modified: ruleDay, By: "b", At: ruleDay, Source: ruleText(10) + strings.Repeat("#", 2000)})
+			value, err := json.Marshal(ruleRecord{api.RuleRecord{Format: ruleRecordFormat, Hash: fmt.Sprint(i), Name: "n", File: "f", Modified: ruleDay, By: "b", At: ruleDay, Source: ruleText(10) + strings.Repeat("#", 2000)}})
 			if err != nil {
 				t.Fatal(err)
 			}

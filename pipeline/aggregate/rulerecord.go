@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
@@ -25,25 +26,7 @@ const (
 )
 
 // ruleRecord is a record of the rules topic.
-type ruleRecord struct {
-	Format   int       `json:"format"`
-	Hash     string    `json:"hash"` // the set's
-	Name     string    `json:"name"` // the set's
-	File     string    `json:"file"`
-	Modified time.Time `json:"modified"` // the file
-	By       string    `json:"by"`
-	At       time.Time `json:"at"`
-	Source   string    `json:"source"`
-
-	Files map[string][]byte `json:"files,omitempty"` // named by the source; in base64
-
-	// Of a roll back: the version whose text this is, why, and on whose behalf.
-	From       int64  `json:"from,omitempty"`
-	Reason     string `json:"reason,omitempty"`
-	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-	// Withdrawn are the texts of the versions that it replaces: see withdraws.
-	Withdrawn []string `json:"withdrawn,omitempty"`
-}
+type ruleRecord struct{ api.RuleRecord }
 
 // ruleRecordAt is a ruleRecord as the topic holds it.
 type ruleRecordAt struct {

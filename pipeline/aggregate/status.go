@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Status is what this instance says about itself. It asks no other program, and waits for none.
-func (a overview) Status() status.Aggregator {
+func (a overview) Status() api.AggregatorStatus {
 	now := time.Now()
-	s := status.Aggregator{Rules: a.rulesStatus(), Partitions: a.partitionsStatus(now), Kafka: a.kafkaTrouble(now)}
+	s := api.AggregatorStatus{Rules: a.rulesStatus(), Partitions: a.partitionsStatus(now), Kafka: a.kafkaTrouble(now)}
 	if found := a.found.Load(); found != nil {
 		s.Of = found.Partitions
 	}
@@ -28,9 +28,9 @@ func (a overview) Status() status.Aggregator {
 }
 
 // rulesStatus is what the instance runs. Whoever reads its rule file adds how that is.
-func (a overview) rulesStatus() status.Rules {
+func (a overview) rulesStatus() api.RulesStatus {
 	set := a.book.Current().Set
-	s := status.Rules{Name: set.Name, File: a.cfg.RuleFile.Name, FileOK: true, Differ: int(a.differ.Load())}
+	s := api.RulesStatus{Name: set.Name, File: a.cfg.RuleFile.Name, FileOK: true, Differ: int(a.differ.Load())}
 	if running := a.book.running.Load(); running != nil {
 		s.Version, s.Name, s.File, s.By, s.At = running.Version, running.Name, running.File, running.By, running.At
 	}
@@ -38,15 +38,15 @@ func (a overview) rulesStatus() status.Rules {
 }
 
 // partitionsStatus is of the partitions that this instance has been assigned, whether it has them yet or not.
-func (a overview) partitionsStatus(now time.Time) []status.Partition {
+func (a overview) partitionsStatus(now time.Time) []api.PartitionStatus {
 	rates := map[int32]float64{}
 	for _, h := range a.heats(event.FromTime(now), shownShare) {
 		rates[h.partition] = round(h.rate, 10)
 	}
 	lags := a.lagging.Load()
-	all := []status.Partition{}
+	all := []api.PartitionStatus{}
 	for id, failed := range a.assigned() {
-		s := status.Partition{Partition: id, State: "recovering", Events: rates[id]}
+		s := api.PartitionStatus{Partition: id, State: "recovering", Events: rates[id]}
 		s.Takeovers, s.Failures = a.tallies.of(id)
 		if lags != nil && int(id) < len(*lags) {
 			l := (*lags)[id]
@@ -61,7 +61,7 @@ func (a overview) partitionsStatus(now time.Time) []status.Partition {
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(x, y status.Partition) int { return cmp.Compare(x.Partition, y.Partition) })
+	slices.SortFunc(all, func(x, y api.PartitionStatus) int { return cmp.Compare(x.Partition, y.Partition) })
 	return all
 }
 

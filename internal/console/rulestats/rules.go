@@ -3,7 +3,7 @@ package rulestats
 import (
 	"strings"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // Metrics are those that Rules and Quality read, for the question to the programs: ?metrics=….
@@ -40,8 +40,8 @@ func RuleOf(limit string) string {
 
 // World is what the programs say of the moment.
 type World struct {
-	Aggregators []status.Status
-	Enforcers   []status.Status
+	Aggregators []api.Status
+	Enforcers   []api.Status
 }
 
 // Rules says how the rules fare of which there is anything to say, by their names. aggregators and enforcers

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -19,7 +19,7 @@ func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.
 
 // member is a program that started then, with one counter.
 func member(id string, started int, value float64) Member {
-	return Member{ID: id, Started: at(started), Metrics: map[string][]status.Sample{"m": {{Value: value}}}}
+	return Member{ID: id, Started: at(started), Metrics: map[string][]api.Sample{"m": {{Value: value}}}}
 }
 
 // Counters begin at 0 with each start of a program, and programs come and go: what is added up is what happened.
@@ -79,14 +79,14 @@ func TestRates(t *testing.T) {
 	}
 }
 
-func labelled(pairs ...any) (out []status.Sample) {
+func labelled(pairs ...any) (out []api.Sample) {
 	for i := 0; i < len(pairs); i += 2 {
 		labels := map[string]string{}
 		list := pairs[i].([]string)
 		for j := 0; j < len(list); j += 2 {
 			labels[list[j]] = list[j+1]
 		}
-		out = append(out, status.Sample{Labels: labels, Value: pairs[i+1].(float64)})
+		out = append(out, api.Sample{Labels: labels, Value: pairs[i+1].(float64)})
 	}
 	return out
 }
@@ -94,7 +94,7 @@ func labelled(pairs ...any) (out []status.Sample) {
 func TestRules(t *testing.T) {
 	aggregators, enforcers := New(0), New(0)
 	for _, n := range []float64{0, 10} { // ten seconds apart, so these are rates of 1
-		metrics := map[string][]status.Sample{
+		metrics := map[string][]api.Sample{
 			"tallygate_rule_matches_total":      labelled([]string{"rule", "writes/burst"}, 5*n, []string{"rule", "writes/hourly"}, 7*n, []string{"rule", "logins"}, n),
 			"tallygate_near_limit_events_total": labelled([]string{"rule", "writes/burst"}, n, []string{"rule", "writes/hourly"}, n),
 			"tallygate_overshoot_events_total":  labelled([]string{"rule", "logins", "mode", "enforce"}, 2*n, []string{"rule", "logins/candidate", "mode", "shadow"}, 50*n),
@@ -103,17 +103,17 @@ func TestRules(t *testing.T) {
 			"tallygate_rule_skips_total": labelled([]string{"rule", "logins", "reason", "absent"}, 4*n),
 		}
 		aggregators.Add(at(int(n)), []Member{{ID: "a", Started: at(-10), Metrics: metrics}})
-		checks := map[string][]status.Sample{
+		checks := map[string][]api.Sample{
 			"tallygate_rule_checks_total":     labelled([]string{"rule", "logins", "action", "block"}, n, []string{"rule", "logins", "action", "log"}, n),
 			"tallygate_rule_would_deny_total": labelled([]string{"rule", "logins/candidate"}, 6*n),
 		}
 		enforcers.Add(at(int(n)), []Member{{ID: "e1", Started: at(-10), Metrics: checks}, {ID: "e2", Started: at(-10), Metrics: checks}})
 	}
 	now := &World{
-		Aggregators: []status.Status{{Aggregator: &status.Aggregator{Rules: status.Rules{Blown: []string{"writes"}}, Partitions: []status.Partition{{Keys: 60}, {Keys: 40}}}}, {}},
-		Enforcers: []status.Status{
-			{Metrics: map[string][]status.Sample{"tallygate_rule_blocked_keys": labelled([]string{"rule", "logins"}, 8.0), "tallygate_rule_shadow_keys": labelled([]string{"rule", "logins/candidate"}, 2.0)}},
-			{Metrics: map[string][]status.Sample{"tallygate_rule_blocked_keys": labelled([]string{"rule", "logins"}, 5.0)}}, // it is behind
+		Aggregators: []api.Status{{Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{Blown: []string{"writes"}}, Partitions: []api.PartitionStatus{{Keys: 60}, {Keys: 40}}}}, {}},
+		Enforcers: []api.Status{
+			{Metrics: map[string][]api.Sample{"tallygate_rule_blocked_keys": labelled([]string{"rule", "logins"}, 8.0), "tallygate_rule_shadow_keys": labelled([]string{"rule", "logins/candidate"}, 2.0)}},
+			{Metrics: map[string][]api.Sample{"tallygate_rule_blocked_keys": labelled([]string{"rule", "logins"}, 5.0)}}, // it is behind
 		},
 	}
 	want := map[string]*Rule{
@@ -132,7 +132,7 @@ func TestRules(t *testing.T) {
 func TestQuality(t *testing.T) {
 	tr := New(0)
 	for i, n := range []float64{100, 120} {
-		tr.Add(at(10*i), []Member{{ID: "a", Started: at(-10), Metrics: map[string][]status.Sample{
+		tr.Add(at(10*i), []Member{{ID: "a", Started: at(-10), Metrics: map[string][]api.Sample{
 			"tallygate_events_total":                labelled([]string{"result", "counted"}, 10*n, []string{"result", "late"}, 7.0, []string{"result", "no_time"}, 0.0),
 			"tallygate_vocabulary_mismatches_total": labelled([]string{"what", "api", "name", "serch"}, n),
 		}}})
@@ -149,11 +149,11 @@ func TestQuality(t *testing.T) {
 
 // Five hundred rules of three aggregators cost little at each poll.
 func BenchmarkAdd(b *testing.B) {
-	var samples []status.Sample
+	var samples []api.Sample
 	for i := range 500 {
-		samples = append(samples, status.Sample{Labels: map[string]string{"rule": fmt.Sprint("rule-", i)}, Value: float64(i)})
+		samples = append(samples, api.Sample{Labels: map[string]string{"rule": fmt.Sprint("rule-", i)}, Value: float64(i)})
 	}
-	metrics := map[string][]status.Sample{}
+	metrics := map[string][]api.Sample{}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		metrics[name] = samples
 	}

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // Member is what one program said at a poll.
 type Member struct {
 	ID      string    // the same for one program, across its restarts
 	Started time.Time // another one after a restart: its counters began again at 0
-	Metrics map[string][]status.Sample
+	Metrics map[string][]api.Sample
 }
 
 // Tracker adds up how much the counters of programs that come, go and restart grow. It is for one goroutine at

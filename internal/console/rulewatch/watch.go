@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -33,7 +33,7 @@ type Config struct {
 type State struct {
 	At      time.Time // of the last answer; zero: there was none
 	Err     error     // of the last attempt; nil: it succeeded
-	Cluster status.Cluster
+	Cluster api.Cluster
 	Rules   map[string]*rulestats.Rule
 	Quality rulestats.Quality
 	Span    time.Duration     // over which the rates are; 0: they are not known yet
@@ -142,7 +142,7 @@ func (w *Watch) Round(ctx context.Context) {
 	w.state.Store(&next)
 }
 
-func (w *Watch) cluster(ctx context.Context) (is status.Cluster, err error) {
+func (w *Watch) cluster(ctx context.Context) (is api.Cluster, err error) {
 	text, err := w.cfg.Get(ctx, "/v1/cluster?metrics="+url.QueryEscape(strings.Join(rulestats.Metrics, ",")))
 	if err == nil {
 		err = json.Unmarshal(text, &is)
@@ -153,7 +153,7 @@ func (w *Watch) cluster(ctx context.Context) (is status.Cluster, err error) {
 	return is, err
 }
 
-func members(list []status.Status) (out []rulestats.Member) {
+func members(list []api.Status) (out []rulestats.Member) {
 	for i := range list {
 		s := &list[i]
 		out = append(out, rulestats.Member{ID: s.Component + " " + s.Instance, Started: s.Started, Metrics: s.Metrics})
@@ -162,7 +162,7 @@ func members(list []status.Status) (out []rulestats.Member) {
 }
 
 // runningOf is the newest version that a member runs.
-func runningOf(list []status.Status) (version int64) {
+func runningOf(list []api.Status) (version int64) {
 	for i := range list {
 		if a := list[i].Aggregator; a != nil {
 			version = max(version, a.Rules.Version)
@@ -177,7 +177,7 @@ const (
 )
 
 // askEnforcers asks decision servers how rules fare. Those inside services have no address.
-func (w *Watch) askEnforcers(ctx context.Context) (told []status.Status, silent int) {
+func (w *Watch) askEnforcers(ctx context.Context) (told []api.Status, silent int) {
 	ctx, cancel := context.WithTimeout(ctx, enforcersWait)
 	defer cancel()
 	var mu sync.Mutex
@@ -187,7 +187,7 @@ func (w *Watch) askEnforcers(ctx context.Context) (told []status.Status, silent 
 	for _, beat := range reached[:min(len(reached), maxEnforcers)] {
 		asked.Go(func() {
 			text, err := w.cfg.Enforcers.Get(ctx, beat.URL, "/v1/status?metrics=tallygate_rule_")
-			var is status.Status
+			var is api.Status
 			if err == nil {
 				err = json.Unmarshal(text, &is)
 			}
@@ -201,6 +201,6 @@ func (w *Watch) askEnforcers(ctx context.Context) (told []status.Status, silent 
 		})
 	}
 	asked.Wait()
-	slices.SortFunc(told, func(a, b status.Status) int { return strings.Compare(a.Instance, b.Instance) })
+	slices.SortFunc(told, func(a, b api.Status) int { return strings.Compare(a.Instance, b.Instance) })
 	return told, len(beats) - len(told)
 }

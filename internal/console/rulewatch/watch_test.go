@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/grouprules"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -48,8 +48,8 @@ func (g *group) get(_ context.Context, path string) ([]byte, error) {
 	}
 	switch name {
 	case "/v1/cluster":
-		return json.Marshal(status.Cluster{Members: []status.Status{{Instance: "a", Aggregator: &status.Aggregator{Rules: status.Rules{Version: int64(len(g.texts))}},
-			Metrics: map[string][]status.Sample{"tallygate_rule_matches_total": {{Labels: map[string]string{"rule": "one"}, Value: g.matches}}}}}})
+		return json.Marshal(api.Cluster{Members: []api.Status{{Instance: "a", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{Version: int64(len(g.texts))}},
+			Metrics: map[string][]api.Sample{"tallygate_rule_matches_total": {{Labels: map[string]string{"rule": "one"}, Value: g.matches}}}}}})
 	case "/v1/rules/versions":
 		var list grouprules.List
 		for v := len(g.texts); v > 0; v-- {
@@ -131,7 +131,7 @@ func TestTheLastStateStays(t *testing.T) {
 		if r.Header.Get("Authorization") != "" || r.URL.Path != "/v1/status" {
 			t.Errorf("%s with %q", r.URL, r.Header.Get("Authorization"))
 		}
-		_ = json.NewEncoder(w).Encode(status.Status{Metrics: map[string][]status.Sample{"tallygate_rule_blocked_keys": {{Labels: map[string]string{"rule": "one"}, Value: 3}}}})
+		_ = json.NewEncoder(w).Encode(api.Status{Metrics: map[string][]api.Sample{"tallygate_rule_blocked_keys": {{Labels: map[string]string{"rule": "one"}, Value: 3}}}})
 	}))
 	defer enforcer.Close()
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
 )
@@ -90,7 +91,7 @@ func (a *asker) request(ctx context.Context, token string) (access.Identity, err
 	if err != nil {
 		return access.Identity{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
-	var is struct{ Name, Role, Credential string }
+	var is api.Whoami
 	if err := json.Unmarshal(body, &is); err != nil {
 		return access.Identity{}, fmt.Errorf("%w: its answer is not one of an aggregator: %w", errNoAnswer, err)
 	}

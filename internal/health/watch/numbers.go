@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 // Numbers are those of the overview. A rate that is unknown is NaN, a count that is unknown -1.
@@ -145,7 +145,7 @@ func lagOf(r *health.Observations) (sum int64) {
 }
 
 // sums adds up a metric's samples by program.
-func sums(members []status.Status, metric string, take func(labels map[string]string) bool) map[string]float64 {
+func sums(members []api.Status, metric string, take func(labels map[string]string) bool) map[string]float64 {
 	all := map[string]float64{}
 	for _, m := range members {
 		name := m.Instance + " " + m.Started.String()
@@ -159,7 +159,7 @@ func sums(members []status.Status, metric string, take func(labels map[string]st
 	return all
 }
 
-func allOf(members []status.Status, metric string) (all []status.Sample) {
+func allOf(members []api.Status, metric string) (all []api.Sample) {
 	for _, m := range members {
 		all = append(all, m.Metrics[metric]...)
 	}

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -31,9 +31,9 @@ type clusterPoll struct {
 	preferred atomic.Int32
 }
 
-func (c *clusterPoll) read(ctx context.Context) (status.Cluster, error) {
+func (c *clusterPoll) read(ctx context.Context) (api.Cluster, error) {
 	text, err := c.get(ctx, "/v1/cluster?metrics="+url.QueryEscape(clusterMetrics))
-	var is status.Cluster
+	var is api.Cluster
 	if err == nil {
 		if err = json.Unmarshal(text, &is); err != nil {
 			err = fmt.Errorf("read the answer to /v1/cluster: %w", err)
@@ -127,7 +127,7 @@ func enforced(ctx context.Context, enforcers *apiclient.Enforcers, beats []prese
 	const toDenial, blocked = "tallygate_event_to_enforced_seconds", "tallygate_rule_blocked_keys"
 	type answer struct {
 		from string
-		status.Status
+		api.Status
 	}
 	answers := make(chan answer, mostEnforcers)
 	asked := 0
@@ -135,7 +135,7 @@ func enforced(ctx context.Context, enforcers *apiclient.Enforcers, beats []prese
 		if b := &beats[i]; b.URL != "" && !b.Gone() && asked < mostEnforcers {
 			asked++
 			go func() {
-				var is status.Status
+				var is api.Status
 				if text, err := enforcers.Get(ctx, b.URL, "/v1/status?metrics="+toDenial+","+blocked+","+health.CertificateMetric); err == nil {
 					_ = json.Unmarshal(text, &is) // what is none has no samples
 				}

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/status"
 )
 
 func label(partition int32) string { return strconv.Itoa(int(partition)) }
@@ -19,7 +19,7 @@ type spread struct{ kept []summed }
 type summed struct {
 	at      time.Time
 	count   uint64
-	buckets []status.Bucket
+	buckets []api.Bucket
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // take enters what the programs say now. After a restart of one it begins anew.
-func (s *spread) take(now time.Time, samples []status.Sample) {
+func (s *spread) take(now time.Time, samples []api.Sample) {
 	is := summed{at: now}
 	byBound := map[float64]uint64{}
 	for _, sample := range samples {
@@ -38,9 +38,9 @@ func (s *spread) take(now time.Time, samples []status.Sample) {
 		}
 	}
 	for le, n := range byBound {
-		is.buckets = append(is.buckets, status.Bucket{Le: le, Count: n})
+		is.buckets = append(is.buckets, api.Bucket{Le: le, Count: n})
 	}
-	slices.SortFunc(is.buckets, func(a, b status.Bucket) int {
+	slices.SortFunc(is.buckets, func(a, b api.Bucket) int {
 		if a.Le < b.Le {
 			return -1
 		}

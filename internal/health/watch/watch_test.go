@@ -13,13 +13,13 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
@@ -29,8 +29,8 @@ import (
 
 // cluster answers as an aggregator does.
 func cluster(w http.ResponseWriter, _ *http.Request) {
-	a := &status.Aggregator{Of: 2, Rules: status.Rules{Version: 1, FileOK: true}, Partitions: []status.Partition{{State: "open"}, {Partition: 1, State: "open"}}}
-	httpjson.Reply(w, status.Cluster{Members: []status.Status{{Instance: "a", Now: time.Now(), Ready: true, Aggregator: a}}})
+	a := &api.AggregatorStatus{Of: 2, Rules: api.RulesStatus{Version: 1, FileOK: true}, Partitions: []api.PartitionStatus{{State: "open"}, {Partition: 1, State: "open"}}}
+	httpjson.Reply(w, api.Cluster{Members: []api.Status{{Instance: "a", Now: time.Now(), Ready: true, Aggregator: a}}})
 }
 
 // The polls read what there is, and say within five seconds what there is no longer: on the embedded servers. The

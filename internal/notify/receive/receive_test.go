@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tallygate/tallygate/docs/api"
+	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
@@ -96,7 +96,7 @@ func TestAWebhook(t *testing.T) {
 	if r.URL.Path != "/hook" || r.Header.Get("Authorization") != "Bearer hush" || r.Header.Get("Tallygate-Delivery") != message().ID || r.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s %v", r.URL, r.Header)
 	}
-	schema, err := apitest.CompileClosed(api.Notification)
+	schema, err := apitest.CompileClosed(apidocs.Notification)
 	if err != nil {
 		t.Fatal(err)
 	}

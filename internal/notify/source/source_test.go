@@ -12,10 +12,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -158,7 +158,7 @@ func TestBlocksByRule(t *testing.T) {
 // world is what States looks at.
 type world struct {
 	now     time.Time
-	cluster status.Cluster
+	cluster api.Cluster
 	down    error
 	beats   []presence.Beat
 	noRedis error
@@ -192,9 +192,9 @@ func look(t *testing.T, s *States, wrong bool) string {
 
 // A rule's share has to last before it is a state, and to fall below the lower bound before it is none.
 func TestHitsHaveTwoBounds(t *testing.T) {
-	w := &world{now: noon, cluster: status.Cluster{Members: []status.Status{
-		{Instance: "a", Aggregator: &status.Aggregator{Rules: status.Rules{FileOK: true}, Partitions: []status.Partition{{Keys: 60}}}},
-		{Instance: "b", Aggregator: &status.Aggregator{Rules: status.Rules{FileOK: true}, Partitions: []status.Partition{{Partition: 1, Keys: 40}}}}}}}
+	w := &world{now: noon, cluster: api.Cluster{Members: []api.Status{
+		{Instance: "a", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileOK: true}, Partitions: []api.PartitionStatus{{Keys: 60}}}},
+		{Instance: "b", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileOK: true}, Partitions: []api.PartitionStatus{{Partition: 1, Keys: 40}}}}}}}
 	s := w.states()
 	for i, step := range []struct {
 		blocked int
@@ -217,10 +217,10 @@ func TestHitsHaveTwoBounds(t *testing.T) {
 }
 
 func TestEnforcersAndAggregators(t *testing.T) {
-	lagging := status.Partition{Partition: 3, Keys: 1, Lag: 9000, LagSeconds: 45}
-	w := &world{now: noon, cluster: status.Cluster{
-		Members: []status.Status{{Instance: "agg-1", Aggregator: &status.Aggregator{Rules: status.Rules{FileError: "rules.yaml:1:1: no\n  more"}, Partitions: []status.Partition{lagging}}}, {Instance: "agg-2"}},
-		Unowned: []status.Unowned{{Partition: 2, Reason: "recovering"}},
+	lagging := api.PartitionStatus{Partition: 3, Keys: 1, Lag: 9000, LagSeconds: 45}
+	w := &world{now: noon, cluster: api.Cluster{
+		Members: []api.Status{{Instance: "agg-1", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileError: "rules.yaml:1:1: no\n  more"}, Partitions: []api.PartitionStatus{lagging}}}, {Instance: "agg-2"}},
+		Unowned: []api.MissingPartition{{Partition: 2, Reason: "recovering"}},
 	}, beats: []presence.Beat{
 		{ID: "1", Name: "shop", Stale: true, Staleness: 31}, {ID: "2", Name: "gone", Age: time.Minute, Seen: noon},
 		{ID: "3", Name: "again", Age: time.Minute}, {ID: "4", Name: "again"}, {ID: "5", Name: "fine"},
@@ -247,7 +247,7 @@ func TestEnforcersAndAggregators(t *testing.T) {
 	w.down = &apiclient.Refusal{Status: 403, Detail: "no role"}
 	look(t, s, true)
 	w.noRedis, w.down, w.beats = nil, nil, []presence.Beat{{Name: "shop"}}
-	w.cluster = status.Cluster{Members: []status.Status{{Instance: "agg-1", Aggregator: &status.Aggregator{Rules: status.Rules{FileOK: true}}}}}
+	w.cluster = api.Cluster{Members: []api.Status{{Instance: "agg-1", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileOK: true}}}}}
 	if is := look(t, s, false); is != "" {
 		t.Errorf("when all is well: %s", is)
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -78,7 +78,7 @@ func (s *States) see(now time.Time, lasts time.Duration, are []note.Note, kinds 
 
 func (s *States) cluster(ctx context.Context, now time.Time) error {
 	body, err := s.Cluster(ctx)
-	var c status.Cluster
+	var c api.Cluster
 	if err == nil {
 		err = json.Unmarshal(body, &c)
 	}

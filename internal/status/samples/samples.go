@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 )
 
 // maxPrefixes bounds what a request may ask for.
@@ -40,16 +40,16 @@ func Prefixes(q url.Values) (prefixes []string, err error) {
 
 // Gather reads the metrics whose names begin with one of the prefixes. What a collector cannot tell now is left
 // out, as are numbers that JSON does not have.
-func Gather(from prometheus.Gatherer, prefixes []string) map[string][]status.Sample {
-	all := map[string][]status.Sample{}
+func Gather(from prometheus.Gatherer, prefixes []string) map[string][]api.Sample {
+	all := map[string][]api.Sample{}
 	families, _ := from.Gather() // those that could be gathered come beside an error
 	for _, f := range families {
 		if !hasPrefix(f.GetName(), prefixes) {
 			continue
 		}
-		samples := []status.Sample{}
+		samples := []api.Sample{}
 		for _, m := range f.GetMetric() {
-			s := status.Sample{Value: m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()}
+			s := api.Sample{Value: m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()}
 			for _, l := range m.GetLabel() {
 				if s.Labels == nil {
 					s.Labels = map[string]string{}
@@ -60,7 +60,7 @@ func Gather(from prometheus.Gatherer, prefixes []string) map[string][]status.Sam
 				s.Sum, s.Count = h.GetSampleSum(), h.GetSampleCount()
 				for _, b := range h.GetBucket() {
 					if !math.IsInf(b.GetUpperBound(), 0) {
-						s.Buckets = append(s.Buckets, status.Bucket{Le: b.GetUpperBound(), Count: b.GetCumulativeCount()})
+						s.Buckets = append(s.Buckets, api.Bucket{Le: b.GetUpperBound(), Count: b.GetCumulativeCount()})
 					}
 				}
 			}

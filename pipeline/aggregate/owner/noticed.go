@@ -1,7 +1,6 @@
 package owner
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -19,25 +19,6 @@ const (
 	maxNoticed     = 100
 	maxNoticedName = 64
 )
-
-// UnmatchedEvents are events of one API and outcome that no rule counts.
-type UnmatchedEvents struct {
-	API     string `json:"api"`
-	Outcome string `json:"outcome"`
-	Events  uint64 `json:"events"`
-	NoUID   bool   `json:"no_uid,omitempty"` // they name no user
-}
-
-// Compare puts the most events first, and of the same API those that name a user.
-func (u UnmatchedEvents) Compare(v UnmatchedEvents) int {
-	noUID := func(e UnmatchedEvents) int {
-		if e.NoUID {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(v.Events, u.Events), cmp.Compare(u.API, v.API), cmp.Compare(u.Outcome, v.Outcome), cmp.Compare(noUID(u), noUID(v)))
-}
 
 // unmatched are the events that no rule counts, by what they say. They are no metric: what a producer calls an
 // API may have a user's name in it. The partitions of an instance share them.
@@ -59,14 +40,14 @@ func (u *unmatched) add(is shard.Unmatched, n uint64) {
 }
 
 // Unmatched are the events that no rule counted, since the process began: those of which there are most first.
-func (m *Metrics) Unmatched() []UnmatchedEvents {
+func (m *Metrics) Unmatched() []api.UnmatchedEvents {
 	m.unmatched.mu.Lock()
 	defer m.unmatched.mu.Unlock()
-	out := make([]UnmatchedEvents, 0, len(m.unmatched.events))
+	out := make([]api.UnmatchedEvents, 0, len(m.unmatched.events))
 	for is, n := range m.unmatched.events {
-		out = append(out, UnmatchedEvents{is.API, is.Outcome, n, is.NoUID})
+		out = append(out, api.UnmatchedEvents{API: is.API, Outcome: is.Outcome, Events: n, NoUID: is.NoUID})
 	}
-	slices.SortFunc(out, UnmatchedEvents.Compare)
+	slices.SortFunc(out, api.UnmatchedEvents.Compare)
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -26,7 +27,7 @@ func TestNamesOfProducersAreFew(t *testing.T) {
 		t.Errorf("%d producers, %d others", n, m.misplaced.events[rules.OtherNames])
 	}
 	list := m.Unmatched()
-	if len(list) != maxNoticed+1 || list[0] != (UnmatchedEvents{rules.OtherNames, "", 4 * maxNoticed, false}) || list[1] != (UnmatchedEvents{"n0", strings.Repeat("ö", 32), 2, false}) {
+	if len(list) != maxNoticed+1 || list[0] != (api.UnmatchedEvents{API: rules.OtherNames, Events: 4 * maxNoticed}) || list[1] != (api.UnmatchedEvents{API: "n0", Outcome: strings.Repeat("ö", 32), Events: 2}) {
 		t.Errorf("%d of them: %v", len(list), list[:2])
 	}
 }

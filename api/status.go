@@ -1,6 +1,4 @@
-// Package status is what a program says about itself at GET /v1/status: the types that the programs fill in,
-// and that the console, the notifier and the aggregator's GET /v1/cluster read.
-package status
+package api
 
 import (
 	"strings"
@@ -22,11 +20,11 @@ type Status struct {
 	Ready bool   `json:"ready"`
 	Why   string `json:"why,omitempty"` // it is not ready; or it is, but
 
-	Config []Setting `json:"config"` // in the order of names; secrets masked
-	Errors []Error   `json:"errors"` // the latest first, at most 50 of different messages
+	Config []Setting     `json:"config"` // in the order of names; secrets masked
+	Errors []LoggedError `json:"errors"` // the latest first, at most 50 of different messages
 
-	Aggregator *Aggregator `json:"aggregator,omitempty"`
-	Enforcer   *Enforcer   `json:"enforcer,omitempty"`
+	Aggregator *AggregatorStatus `json:"aggregator,omitempty"`
+	Enforcer   *EnforcerStatus   `json:"enforcer,omitempty"`
 
 	// Metrics are the program's metrics by name, those that the request asks for.
 	Metrics map[string][]Sample `json:"metrics,omitempty"`
@@ -39,8 +37,8 @@ type Setting struct {
 	From  string `json:"from"`  // flag, environment, file or default
 }
 
-// Error is a line of the log at level warn or error. Lines of one message are one entry.
-type Error struct {
+// LoggedError is a line of the log at level warn or error. Lines of one message are one entry.
+type LoggedError struct {
 	Level   string    `json:"level"` // warn or error
 	Message string    `json:"message"`
 	Error   string    `json:"error,omitempty"` // the line's error
@@ -49,15 +47,15 @@ type Error struct {
 	Count   int       `json:"count"`
 }
 
-// Aggregator is what only an aggregator has.
-type Aggregator struct {
-	Rules      Rules       `json:"rules"`
-	Partitions []Partition `json:"partitions"` // that it owns, in order
-	Of         int32       `json:"of"`         // how many partitions there are; 0 while unknown
+// AggregatorStatus is the part of a Status that only an aggregator has.
+type AggregatorStatus struct {
+	Rules      RulesStatus       `json:"rules"`
+	Partitions []PartitionStatus `json:"partitions"` // that it owns, in order
+	Of         int32             `json:"of"`         // how many partitions there are; 0 while unknown
 	// Redis is since when it refuses or does not answer; nil while it works, or there is none.
 	Redis *Trouble `json:"redis,omitempty"`
 	Kafka *Trouble `json:"kafka,omitempty"`
-	// Differs is what must be the same for all members and is not, as this instance sees the others.
+	// Differs lists settings that must be the same for all members and are not, as this instance sees the others.
 	Differs []Difference `json:"differs,omitempty"`
 }
 
@@ -72,7 +70,7 @@ type Difference struct {
 
 func (d Difference) String() string { return d.Text("this instance") }
 
-// Text says what differs; teller is the member that tells.
+// Text puts the difference into words; teller is the member that tells.
 func (d Difference) Text(teller string) string {
 	who := d.Instance
 	if d.Address != "" && d.Address != who {
@@ -107,8 +105,8 @@ type Trouble struct {
 	Error  string    `json:"error"`
 }
 
-// Rules are those that an instance runs, and how its file is.
-type Rules struct {
+// RulesStatus are the rules that an instance runs, and how its file is.
+type RulesStatus struct {
 	Version   int64     `json:"version"`
 	Name      string    `json:"name"`
 	File      string    `json:"file"`
@@ -120,8 +118,8 @@ type Rules struct {
 	Blown     []string  `json:"blown,omitempty"`      // rules whose fuse has blown in a partition of this instance
 }
 
-// Partition is one that an instance owns.
-type Partition struct {
+// PartitionStatus is a partition that an instance owns.
+type PartitionStatus struct {
 	Partition       int32     `json:"partition"`
 	State           string    `json:"state"` // recovering, open, failed
 	Events          float64   `json:"events_per_second"`
@@ -138,8 +136,8 @@ type Partition struct {
 	Failures        uint64    `json:"failures"`
 }
 
-// Enforcer is what only an enforcer has.
-type Enforcer struct {
+// EnforcerStatus is the part that only an enforcer has.
+type EnforcerStatus struct {
 	Entries   int     `json:"entries"`
 	Staleness float64 `json:"staleness_seconds"` // -1 before the first snapshot
 	Stale     bool    `json:"stale"`
@@ -159,7 +157,7 @@ type Sample struct {
 	Buckets []Bucket          `json:"buckets,omitempty"` // of a histogram
 }
 
-// Bucket is how many observations were at most Le. The last bucket, for all, is left out: it is Count.
+// Bucket counts the observations that were at most Le. The last bucket, for all, is left out: it is Count.
 type Bucket struct {
 	Le    float64 `json:"le"`
 	Count uint64  `json:"count"`
@@ -169,21 +167,15 @@ type Bucket struct {
 type Cluster struct {
 	Members []Status `json:"members"` // in the order of their instances
 	// Unowned are partitions that no answer has, each with a reason; in order.
-	Unowned []Unowned `json:"unowned,omitempty"`
+	Unowned []MissingPartition `json:"unowned,omitempty"`
 	// Missing are members of the group that did not answer.
-	Missing []Missing `json:"missing,omitempty"`
+	Missing []MissingMember `json:"missing,omitempty"`
 	// Trouble is why Kafka was not asked for the members: they are those that it named at Since.
 	Trouble *Trouble `json:"trouble,omitempty"`
 }
 
-// Unowned is a partition that no member says it has.
-type Unowned struct {
-	Partition int32  `json:"partition"`
-	Reason    string `json:"reason"`
-}
-
-// Missing is a member that did not answer.
-type Missing struct {
+// MissingMember is a member that did not answer.
+type MissingMember struct {
 	Instance string `json:"instance"`
 	Address  string `json:"address,omitempty"`
 	Reason   string `json:"reason"`

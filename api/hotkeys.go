@@ -1,0 +1,35 @@
+package api
+
+// HotKeys is the answer to GET /v1/hot-keys, over about the last half minute.
+type HotKeys struct {
+	Partitions []PartitionLoad    `json:"partitions"`        // in order
+	Keys       []HotKey           `json:"keys"`              // the busiest first
+	Missing    []MissingPartition `json:"missing,omitempty"` // partitions without an answer
+}
+
+// PartitionLoad is the load of a partition.
+type PartitionLoad struct {
+	Partition       int32   `json:"partition"`
+	Owner           string  `json:"owner"`
+	EventsPerSecond float64 `json:"events_per_second"`
+	Share           float64 `json:"share"` // of all partitions that answered
+}
+
+// HotKey is a key that takes much of its partition.
+type HotKey struct {
+	Key       map[string]string `json:"key"`
+	Partition int32             `json:"partition"`
+	Heat
+}
+
+// Heat is the load of a key.
+type Heat struct {
+	Share           float64 `json:"share"` // of its partition's events
+	EventsPerSecond float64 `json:"events_per_second"`
+}
+
+// MissingPartition is a partition without an answer.
+type MissingPartition struct {
+	Partition int32  `json:"partition"`
+	Reason    string `json:"reason"`
+}

@@ -1,0 +1,65 @@
+package api
+
+import "time"
+
+// Rules is the answer to GET /v1/rules: a version of the group's rules, as it was published.
+type Rules struct {
+	Version int64 `json:"version"`
+	RuleRecord
+}
+
+// RuleRecord is a record of the rules topic.
+type RuleRecord struct {
+	Format   int       `json:"format"`
+	Hash     string    `json:"hash"` // the set's
+	Name     string    `json:"name"` // the set's
+	File     string    `json:"file"`
+	Modified time.Time `json:"modified"` // the file
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Source   string    `json:"source"` // the YAML
+
+	Files map[string][]byte `json:"files,omitempty"` // named by the source; in base64
+
+	// Of a roll back: the version whose text this is, why, and on whose behalf.
+	From       int64  `json:"from,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
+	// Withdrawn are hashes of the texts of the versions that it replaces.
+	Withdrawn []string `json:"withdrawn,omitempty"`
+}
+
+// RuleVersions is the answer to GET /v1/rules/versions.
+type RuleVersions struct {
+	Versions []RuleVersion `json:"versions"` // the newest first
+	More     bool          `json:"more"`     // there are older ones
+}
+
+// RuleVersion is a version of the group's rules, without its text.
+type RuleVersion struct {
+	Version    int64     `json:"version"`
+	Hash       string    `json:"hash"`
+	Name       string    `json:"name"`
+	File       string    `json:"file"`
+	Modified   time.Time `json:"modified"`
+	By         string    `json:"by"`
+	OnBehalfOf string    `json:"on_behalf_of,omitempty"`
+	At         time.Time `json:"at"`
+	Bytes      int       `json:"bytes"`          // of the source, and the files that it names
+	From       int64     `json:"from,omitempty"` // of a roll back: the version whose text this is
+	Reason     string    `json:"reason,omitempty"`
+}
+
+// Rollback is the body of POST /v1/rules/rollback.
+type Rollback struct {
+	Version    int64  `json:"version"`      // whose text becomes the newest version
+	Reason     string `json:"reason"`       // why, for the audit; up to 4096 bytes
+	By         string `json:"by,omitempty"` // these two as the caller states; up to 256 bytes
+	OnBehalfOf string `json:"on_behalf_of,omitempty"`
+}
+
+// Reloaded is the answer to POST /-/reload, and to POST /v1/rules/rollback.
+type Reloaded struct {
+	Version int64 `json:"version"` // the version that this instance runs now
+	Changed bool  `json:"changed"` // it was published as this version
+}
