@@ -24,7 +24,7 @@ models: ## what make test takes a tenth of, whole
 
 # Pure packages, and tests that only read the repository or drive programs from outside, have no goroutine that
 # could race.
-RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(dev|layers)|windows|rules|rules/.*|pipeline/aggregate/shard|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
+RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(accesslog|dev|engine|layers|vocabulary)|windows|rules|rules/.*|pipeline/aggregate/(hotkeys|shard|state)|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
 
 race: ## the fast suite of all that has goroutines, under the race detector
 	go test -race -parallel 4 -timeout 20m $(TESTFLAGS) $(RACED)
