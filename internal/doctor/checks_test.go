@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -92,7 +92,7 @@ func TestACoordinatorThatLoads(t *testing.T) {
 func group(all ...topics.Member) []Result {
 	var c health.Cluster
 	for i := range all {
-		c.Members = append(c.Members, status.Status{Instance: string(rune('a' + i)), Ready: true, Aggregator: &status.Aggregator{Rules: status.Rules{Name: all[i].Rules, FileOK: true}}})
+		c.Members = append(c.Members, api.Status{Instance: string(rune('a' + i)), Ready: true, Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{Name: all[i].Rules, FileOK: true}}})
 	}
 	differences(c.Members, all)
 	o := Config{Kafka: brokers()}.look()

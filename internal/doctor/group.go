@@ -11,8 +11,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
@@ -68,18 +68,18 @@ func clusterOf(events string, g *sarama.GroupDescription, lag *lag) (*health.Clu
 		if err != nil || a == nil {
 			return nil, fmt.Errorf("the assignment of member %s at %s cannot be read: %w", m.ClientId, m.ClientHost, err)
 		}
-		member := status.Status{Instance: cmp.Or(is.Advertise, m.ClientHost), Ready: true, Aggregator: &status.Aggregator{Rules: status.Rules{Name: is.Rules, FileOK: true}}}
+		member := api.Status{Instance: cmp.Or(is.Advertise, m.ClientHost), Ready: true, Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{Name: is.Rules, FileOK: true}}}
 		for _, p := range a.Topics[events] {
 			owned[p] = true
 			b := lag.behind[p]
-			member.Aggregator.Partitions = append(member.Aggregator.Partitions, status.Partition{Partition: p, State: "open", Lag: b.events, LagSeconds: b.waited.Seconds()})
+			member.Aggregator.Partitions = append(member.Aggregator.Partitions, api.PartitionStatus{Partition: p, State: "open", Lag: b.events, LagSeconds: b.waited.Seconds()})
 		}
 		c.Members, told = append(c.Members, member), append(told, is)
 	}
 	differences(c.Members, told)
 	for p := range int32(lag.partitions) {
 		if !owned[p] && len(g.Members) > 0 {
-			c.Unowned = append(c.Unowned, status.Unowned{Partition: p, Reason: "none of " + words.Plural(len(g.Members), "member") + " has it"})
+			c.Unowned = append(c.Unowned, api.MissingPartition{Partition: p, Reason: "none of " + words.Plural(len(g.Members), "member") + " has it"})
 		}
 	}
 	return c, nil

@@ -86,15 +86,15 @@ func (e *kafkaSide) reachBrokers(brokers []*sarama.Broker) (unreachable []Result
 	return unreachable, reached
 }
 
-// api is a request that brokers must support in at least this version.
-type api struct {
+// request is of a kind that brokers must support in at least this version.
+type request struct {
 	key     int16
 	version int16
 	what    string
 }
 
 // requiredAPIs are the requests that the aggregator needs. Kafka 2.8 has all of them.
-var requiredAPIs = []api{
+var requiredAPIs = []request{
 	{0, 8, "Produce v8 (reasons of refusals)"},
 	{1, 4, "Fetch v4 (record batches)"},
 	{3, 10, "Metadata v10 (topic ids)"},

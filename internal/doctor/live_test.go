@@ -10,9 +10,9 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/status"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
@@ -188,8 +188,8 @@ func TestHowLongEventsWait(t *testing.T) {
 	}
 	for waited, want := range map[time.Duration]string{0: "", health.Late.Bad: "counting is more than 30 s behind in partition 2, by 20 records"} {
 		o := Config{Kafka: brokers()}.look()
-		o.Cluster.Took(health.Cluster{Members: []status.Status{{Instance: "a", Ready: true, Aggregator: &status.Aggregator{
-			Partitions: []status.Partition{{Partition: 2, State: "open", Lag: 20, LagSeconds: waited.Seconds()}}}}}}, nil, o.Now)
+		o.Cluster.Took(health.Cluster{Members: []api.Status{{Instance: "a", Ready: true, Aggregator: &api.AggregatorStatus{
+			Partitions: []api.PartitionStatus{{Partition: 2, State: "open", Lag: 20, LagSeconds: waited.Seconds()}}}}}}, nil, o.Now)
 		got := ""
 		for _, r := range judged("group", o) {
 			got += r.Detail

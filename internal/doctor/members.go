@@ -3,7 +3,7 @@ package doctor
 import (
 	"strconv"
 
-	"github.com/tallygate/tallygate/internal/status"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -12,21 +12,21 @@ var shared = []struct {
 	what string
 	of   func(*topics.Member) string
 }{
-	{status.DiffersRedis, func(m *topics.Member) string {
-		return map[string]string{topics.WithRedis: status.RedisThis, topics.WithoutRedis: status.RedisNone}[m.Redis]
+	{api.DiffersRedis, func(m *topics.Member) string {
+		return map[string]string{topics.WithRedis: api.RedisThis, topics.WithoutRedis: api.RedisNone}[m.Redis]
 	}},
-	{status.DiffersShards, func(m *topics.Member) string {
+	{api.DiffersShards, func(m *topics.Member) string {
 		if m.Shards == 0 {
 			return ""
 		}
 		return strconv.Itoa(m.Shards)
 	}},
-	{status.DiffersBrokerTime, func(m *topics.Member) string { return m.BrokerTime }},
+	{api.DiffersBrokerTime, func(m *topics.Member) string { return m.BrokerTime }},
 }
 
 // differences enters what differs between the members, as they would tell it themselves: the first member that has a
 // setting tells of those that have another one.
-func differences(members []status.Status, told []topics.Member) {
+func differences(members []api.Status, told []topics.Member) {
 	for _, setting := range shared {
 		first := -1
 		for i := range told {
@@ -37,7 +37,7 @@ func differences(members []status.Status, told []topics.Member) {
 				first = i
 			case value != setting.of(&told[first]):
 				to := members[first].Aggregator
-				to.Differs = append(to.Differs, status.Difference{Instance: members[i].Instance, What: setting.what, Here: setting.of(&told[first]), There: value})
+				to.Differs = append(to.Differs, api.Difference{Instance: members[i].Instance, What: setting.what, Here: setting.of(&told[first]), There: value})
 			}
 		}
 	}
