@@ -51,8 +51,13 @@ func (d *Door) Enter(ctx context.Context, answers *enforce.Answers, r *gate.Requ
 		d.Refuse(r, err)
 	} else {
 		d.Check(answers, r)
-		r.Asks = r.Decision.Allowed && Asks(d.Decider, d.Admit)
 	}
+	return d.Pass(ctx, answers, r)
+}
+
+// Pass is Enter for a request that is checked, or refused.
+func (d *Door) Pass(ctx context.Context, answers *enforce.Answers, r *gate.Request) gate.Outcome {
+	r.Asks = r.Unclear == "" && r.Decision.Allowed && Asks(d.Decider, d.Admit)
 	out := gate.Decide(answers, r)
 	if out.Do == gate.Ask {
 		a := enforce.AdmitProxied(ctx, d.Admit, enforce.Request{API: r.API, Dims: r.Dims})
@@ -83,10 +88,15 @@ func (d *Door) Refuse(r *gate.Request, err error) {
 	}
 }
 
-// Check checks a request. A Decider that knows whose verdict denies has the method VerdictsAt, as
-// *enforce.Table has.
+// Check checks a request.
 func (d *Door) Check(answers *enforce.Answers, r *gate.Request) {
 	r.Decision = d.Decider.CheckDims(r.API, r.Dims)
+	d.Checked(answers, r)
+}
+
+// Checked adds the key over the limit to a request that is checked. A Decider that knows it has the method
+// VerdictsAt, as *enforce.Table has.
+func (d *Door) Checked(answers *enforce.Answers, r *gate.Request) {
 	if r.Decision.Allowed || len(answers.PartitionKey) == 0 {
 		return
 	}
@@ -100,16 +110,20 @@ func (d *Door) Check(answers *enforce.Answers, r *gate.Request) {
 // noPermit is a header that is there, and empty.
 var noPermit = []string{""}
 
-// permitted tells a proxy the permit. An empty header is told too: proxies that pass on only headers
-// that are there would otherwise pass on the client's. Envoy can also be told to remove a header.
-func (h *Handler) permitted(header http.Header, permit string, envoy bool) {
+// permitted reports whether a request is let in, and tells the proxy its permit. An empty header is told too:
+// proxies that pass on only headers that are there would otherwise pass on the client's. Envoy can also be told to
+// remove a header.
+func (h *Handler) permitted(header http.Header, out *gate.Outcome, envoy bool) bool {
 	switch {
+	case out != nil && out.Do != gate.Allow:
+		return false
 	case h.door.Admit == nil:
-	case permit != "":
-		header[event.PermitHeader] = []string{permit}
+	case out != nil && out.Permit.ID != "":
+		header[event.PermitHeader] = []string{out.Permit.Header()}
 	case envoy:
 		header.Set("X-Envoy-Auth-Headers-To-Remove", event.PermitHeader)
 	default:
 		header[event.PermitHeader] = noPermit
 	}
+	return true
 }

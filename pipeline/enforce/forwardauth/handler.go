@@ -73,8 +73,7 @@ func New(cfg Config) (*Handler, error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	api, dims, err := h.cfg.Headers.Read(r.Header)
 	out := h.enter(w, r, &h.cfg.Answers, api, dims, err)
-	if out.Do == gate.Allow {
-		h.permitted(w.Header(), out.Permit.Header(), false)
+	if h.permitted(w.Header(), out, false) {
 		w.WriteHeader(h.cfg.AllowStatus)
 		return
 	}
@@ -86,20 +85,36 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			out.Status = http.StatusForbidden
 		}
 	}
-	httplimit.Answer(w, &out)
+	httplimit.Answer(w, out)
 }
 
-// enter decides on a request, and tells an allowed one what is left.
-func (h *Handler) enter(w http.ResponseWriter, r *http.Request, answers *enforce.Answers, api string, dims []event.Dim, err error) gate.Outcome {
-	q := gate.Request{API: api, Dims: dims, Head: r.Method == http.MethodHead, Tells: true, Header: w.Header()}
-	if languages := r.Header["Accept-Language"]; len(languages) > 0 {
-		q.Languages = languages[0]
+// enter decides on a request, and tells an allowed one what is left; nil: it passes as it is. Nearly all do, and
+// need neither a gate.Request nor an Outcome.
+func (h *Handler) enter(w http.ResponseWriter, r *http.Request, answers *enforce.Answers, api string, dims []event.Dim, err error) *gate.Outcome {
+	if err == nil {
+		err = h.door.Required(dims)
 	}
-	out := h.door.Enter(r.Context(), answers, &q, err)
+	var d enforce.Decision
+	if err == nil {
+		if d = h.door.Decider.CheckDims(api, dims); d.Allowed && !Asks(h.door.Decider, h.door.Admit) {
+			answers.Quotas(w.Header(), Left(h.door.Decider, api, dims))
+			return nil
+		}
+	}
+	q := gate.Request{
+		API: api, Dims: dims, Decision: d, Languages: r.Header.Get("Accept-Language"), Head: r.Method == http.MethodHead,
+		Tells: true, Header: w.Header(),
+	}
+	if err != nil {
+		h.door.Refuse(&q, err)
+	} else {
+		h.door.Checked(answers, &q)
+	}
+	out := h.door.Pass(r.Context(), answers, &q)
 	if q.Asked && out.Do == gate.Allow {
 		w.Header().Set("Cache-Control", "no-store") // a permit is for one request
 	}
-	return out
+	return &out
 }
 
 // ExtAuthz answers Envoy's ext_authz over HTTP. Envoy sends the original request's method and,
@@ -121,11 +136,10 @@ func (h *Handler) ExtAuthz(prefix string) http.Handler {
 		}
 		api, dims, err := h.cfg.Headers.ReadFor(r.Header, r.Method, strings.TrimPrefix(target, prefix))
 		out := h.enter(w, r, &answers, api, dims, err)
-		if out.Do != gate.Allow {
-			httplimit.Answer(w, &out)
+		if h.permitted(w.Header(), out, true) {
+			w.WriteHeader(http.StatusOK)
 			return
 		}
-		h.permitted(w.Header(), out.Permit.Header(), true)
-		w.WriteHeader(http.StatusOK)
+		httplimit.Answer(w, out)
 	})
 }
