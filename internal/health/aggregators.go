@@ -134,6 +134,9 @@ func late(o *Observations) []Fault {
 	for _, m := range o.aggregators() {
 		for _, p := range m.Aggregator.Partitions {
 			level := Late.Level(Seconds(p.LagSeconds))
+			if o.LateAfter > 0 {
+				level = when(Seconds(p.LagSeconds) > o.LateAfter, Bad)
+			}
 			if level == OK {
 				continue
 			}

@@ -115,6 +115,14 @@ func again(o *Observations, gone *presence.Beat) bool {
 	})
 }
 
+// when is the level if something is the case.
+func when(is bool, level Level) Level {
+	if is {
+		return level
+	}
+	return OK
+}
+
 // Some lists the first few of many.
 func Some[T any](all []T) string {
 	const few = 5

@@ -215,14 +215,6 @@ var Findings = []Finding{
 
 const startPublisher = "start an aggregator with --redis, or one with --publish-only; check that --redis, --prefix and --shards are theirs"
 
-// when is the level if something is the case.
-func when(is bool, level Level) Level {
-	if is {
-		return level
-	}
-	return OK
-}
-
 // Named is a finding; nil if there is none of that name.
 func Named(name string) *Finding {
 	if i := slices.IndexFunc(Findings, func(f Finding) bool { return f.Name == name }); i >= 0 {

@@ -46,8 +46,9 @@ type Observations struct {
 	Exemptions Reading[Exemptions]
 	Enforced   Reading[Enforced]
 
-	NoRedis bool  // none is configured
-	Doctor  *Once // nil: the console looks, again and again
+	NoRedis   bool          // none is configured
+	LateAfter time.Duration // which lag is told, where somebody has said so; 0: as Late says
+	Doctor    *Once         // nil: the console looks, again and again
 
 	left   []string  // aggregators that have gone, by what was seen before
 	behind time.Time // since when Redis lacks verdicts, by what was seen before; zero: it does not

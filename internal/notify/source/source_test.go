@@ -14,6 +14,7 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
@@ -250,5 +251,14 @@ func TestEnforcersAndAggregators(t *testing.T) {
 	w.cluster = api.Cluster{Members: []api.Status{{Instance: "agg-1", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileOK: true}}}}}
 	if is := look(t, s, false); is != "" {
 		t.Errorf("when all is well: %s", is)
+	}
+}
+
+// A finding that is told by notifications is of a kind that routes may name.
+func TestFindingsAreOfKinds(t *testing.T) {
+	for _, f := range health.Findings {
+		if f.Kind != "" && !slices.Contains(note.Kinds(), note.Kind(f.Kind)) {
+			t.Errorf("%s is told as %s, which is no kind", f.Name, f.Kind)
+		}
 	}
 }

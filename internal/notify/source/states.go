@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
@@ -78,51 +76,43 @@ func (s *States) see(now time.Time, lasts time.Duration, are []note.Note, kinds 
 
 func (s *States) cluster(ctx context.Context, now time.Time) error {
 	body, err := s.Cluster(ctx)
-	var c api.Cluster
+	var c health.Cluster
 	if err == nil {
 		err = json.Unmarshal(body, &c)
 	}
+	o := &health.Observations{Now: now, LateAfter: s.Watch.LagAbove}
+	o.Cluster.Took(c, err, now)
 	if err != nil {
-		if refused, ok := errors.AsType[*apiclient.Refusal](err); ok && refused.Status < 500 {
-			return fmt.Errorf("ask for the cluster: %w", err) // it is there
+		if down := s.notes(o, note.AggregatorsGone); len(down) > 0 { // else one has refused: it is there
+			if s.down.IsZero() {
+				s.down = now
+			}
+			s.see(now, s.Watch.GoneFor, down, note.AggregatorsGone)
 		}
-		if s.down.IsZero() {
-			s.down = now
-		}
-		s.see(now, s.Watch.GoneFor, []note.Note{{Kind: note.AggregatorsGone, Subject: "aggregators", What: "no aggregator answers: nobody counts, and no new verdicts come"}}, note.AggregatorsGone)
 		return fmt.Errorf("ask for the cluster: %w", err)
 	}
 	s.down, s.keys = time.Time{}, 0
-	var gone, rejected, behind []note.Note
-	for _, u := range c.Unowned {
-		gone = append(gone, note.Note{Kind: note.AggregatorsGone, Subject: fmt.Sprintf("partition %d", u.Partition), What: "has no owner: " + u.Reason})
-	}
 	for i := range c.Members {
-		m := &c.Members[i]
-		a := m.Aggregator
-		if a == nil {
-			continue
-		}
-		if !a.Rules.FileOK && a.Rules.FileError != "" {
-			rejected = append(rejected, note.Note{Kind: note.RulesRejected, Subject: m.Instance, What: "keeps the rules that it has", Reason: firstLine(a.Rules.FileError)})
-		}
-		for _, p := range a.Partitions {
-			s.keys += p.Keys
-			if p.LagSeconds > s.Watch.LagAbove.Seconds() {
-				behind = append(behind, note.Note{Kind: note.Lag, Subject: fmt.Sprintf("partition %d", p.Partition), What: fmt.Sprintf("is %.0f s and %d records behind, at %s", p.LagSeconds, p.Lag, m.Instance)})
+		if a := c.Members[i].Aggregator; a != nil {
+			for _, p := range a.Partitions {
+				s.keys += p.Keys
 			}
 		}
 	}
-	s.see(now, s.Watch.GoneFor, gone, note.AggregatorsGone)
-	s.see(now, 0, rejected, note.RulesRejected)
-	s.see(now, s.Watch.LagFor, behind, note.Lag)
+	s.see(now, s.Watch.GoneFor, s.notes(o, note.AggregatorsGone), note.AggregatorsGone)
+	s.see(now, 0, s.notes(o, note.RulesRejected), note.RulesRejected)
+	s.see(now, s.Watch.LagFor, s.notes(o, note.Lag), note.Lag)
 	return nil
 }
 
-// firstLine is a rule file's first mistake: what follows is its lines.
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return note.Cut(line, 300)
+// notes has one for each subject of the findings of a kind.
+func (s *States) notes(o *health.Observations, kind note.Kind) (all []note.Note) {
+	for _, f := range health.Of(o, func(f *health.Finding) bool { return f.Kind == string(kind) }) {
+		for _, about := range f.About {
+			all = append(all, note.Note{Kind: kind, Subject: about.Name, What: about.What, Reason: about.Reason})
+		}
+	}
+	return all
 }
 
 func (s *States) enforcers(ctx context.Context, now time.Time) error {
@@ -133,26 +123,10 @@ func (s *States) enforcers(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("ask for the enforcers: %w", err)
 	}
-	var stale, gone []note.Note
-	for i := range beats {
-		b := &beats[i]
-		switch {
-		case b.Gone():
-			gone = append(gone, note.Note{Kind: note.EnforcerGone, Subject: b.Name, What: "has not announced itself since " + note.Clock(b.Seen), Reason: b.Error})
-		case b.Stale:
-			what := "has no blocklist yet"
-			if b.Staleness >= 0 {
-				what = fmt.Sprintf("its blocklist is %.0f s old", b.Staleness)
-			}
-			stale = append(stale, note.Note{Kind: note.EnforcerStale, Subject: b.Name, What: what, Reason: b.Error})
-		}
-	}
-	// One that began again under the name of another is not gone.
-	gone = slices.DeleteFunc(gone, func(n note.Note) bool {
-		return slices.ContainsFunc(beats, func(b presence.Beat) bool { return b.Name == n.Subject && !b.Gone() })
-	})
-	s.see(now, s.Watch.StaleFor, stale, note.EnforcerStale)
-	s.see(now, 0, gone, note.EnforcerGone)
+	o := &health.Observations{Now: now}
+	o.Enforcers.Took(beats, nil, now)
+	s.see(now, s.Watch.StaleFor, s.notes(o, note.EnforcerStale), note.EnforcerStale)
+	s.see(now, 0, s.notes(o, note.EnforcerGone), note.EnforcerGone)
 	return nil
 }
 
