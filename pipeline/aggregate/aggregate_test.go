@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/devstack"
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -68,6 +69,7 @@ func TestCountsAndVerdicts(t *testing.T) {
 // make durable.
 func TestStopsWithoutKafka(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	s, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -18,6 +19,7 @@ import (
 // read, every event is counted once.
 func TestABrokenBatchIsNotCounted(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

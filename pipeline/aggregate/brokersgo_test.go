@@ -56,6 +56,7 @@ func (c *cutting) hangUp(addr string) {
 // package, goka and sarama use connections that end.
 func TestBrokersComeAndGo(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	rng := chance(t)
 	k, err := kfake.NewCluster(kfake.Ports(servers.FreePorts(t, 3)...), kfake.GroupMinSessionTimeout(time.Second))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tallygate/tallygate/internal/servers"
 )
 
 // Once, an instance that was started while the rules' partition changed its leader ended at once,
@@ -14,6 +16,7 @@ import (
 // could not start aggregators meanwhile.
 func TestAStartDuringAnElection(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -15,6 +16,7 @@ import (
 // partitions count normally.
 func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

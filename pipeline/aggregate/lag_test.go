@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -58,6 +59,7 @@ func (r *rig) behind(m *member, reason string, records float64) {
 // A partition whose fetches are refused is not caught up. Once, it showed lag 0 and was ready.
 func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

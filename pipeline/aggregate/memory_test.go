@@ -11,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner/memlog"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -23,6 +24,7 @@ import (
 // somebody works. It is for what Kafka has no part in.
 func inMemory(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
+	servers.Embedded(t)
 	synctest.Test(t, func(t *testing.T) {
 		test(t, &rig{t: t, names: topics.NamesOf("memory"), checked: map[string]bool{}, memory: memlog.New(), network: &pipes{at: map[string]*pipe{}}})
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -18,6 +19,7 @@ import (
 // since the last complete checkpoint.
 func TestAReleaseDuringACheckpointLosesNothing(t *testing.T) {
 	t.Parallel()
+	servers.Embedded(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(2))
 	if err != nil {
 		t.Fatal(err)
