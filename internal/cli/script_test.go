@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -50,8 +51,12 @@ func TestScripts(t *testing.T) {
 	taken.Config.ReadHeaderTimeout = time.Second // what speaks Kafka there is hung up on
 	taken.Start()
 	t.Cleanup(taken.Close)
+	scripts, err := filepath.Glob("testdata/*.txtar") // a golden file is none
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:      "testdata",
+		Files:    scripts,
 		Deadline: time.Now().Add(5 * time.Minute),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("AGGREGATOR", strings.TrimPrefix(fake.URL, "http://"))
