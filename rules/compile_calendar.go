@@ -72,6 +72,20 @@ func calendarHash(w *windows.Spec) string {
 	return fmt.Sprintf("calendar %d %d %q %x", w.Unit, w.WeekStarts, zone, data)
 }
 
+func calendarWords(w *windows.Spec) string {
+	for name, unit := range units {
+		if unit == w.Unit {
+			return "each calendar " + name + " in " + w.Zone.String()
+		}
+	}
+	return ""
+}
+
+func calendarCovers(w, o *windows.Spec) bool {
+	return w.Zone.String() == o.Zone.String() &&
+		(w.Unit == o.Unit && w.WeekStarts == o.WeekStarts || w.Unit > o.Unit && o.Unit != windows.Week)
+}
+
 func unitHint(per string) string {
 	if unit := scalar.Closest(per, unitNames); unit != "" {
 		return fmt.Sprintf("did you mean %s?", unit)

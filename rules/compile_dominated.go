@@ -1,9 +1,5 @@
 package rules
 
-import (
-	"github.com/tallygate/tallygate/windows"
-)
-
 // dominated warns of a limit of a rule that another one always reaches first.
 func (c *analyst) dominated() {
 	for i, l := range c.r.Limits {
@@ -28,17 +24,12 @@ func isBare(l *Limit) bool {
 // covers reports whether a limit's window, whenever it is asked, holds all that another one's does.
 func covers(l, other *Limit) bool {
 	w, o := &l.Window, &other.Window
+	is := &windowKinds[w.Kind]
 	switch {
-	case w.Kind == windows.Session || o.Kind == windows.Session:
+	case is.drifts || windowKinds[o.Kind].drifts:
 		return false
-	case w.Kind == windows.Sliding:
+	case w.Kind.Slides():
 		return l.PerMin >= other.PerMax
-	case w.Kind != o.Kind:
-		return false
-	case w.Kind == windows.Tumbling:
-		return w.Per%o.Per == 0 && (w.Offset-o.Offset)%o.Per == 0
-	case w.Kind == windows.Calendar && w.Zone.String() == o.Zone.String():
-		return w.Unit == o.Unit && w.WeekStarts == o.WeekStarts || w.Unit > o.Unit && o.Unit != windows.Week
 	}
-	return false
+	return w.Kind == o.Kind && is.covers != nil && is.covers(w, o)
 }

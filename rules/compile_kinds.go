@@ -24,6 +24,19 @@ type windowKind struct {
 	// another text start empty.
 	hash func(w *windows.Spec) string
 
+	// words say over which time a limit counts, behind the number.
+	words func(w *windows.Spec) string
+
+	// covers reports whether its windows, whenever they are asked, hold all that those of o do, which is of the same
+	// kind; nil: nobody can tell.
+	covers func(w, o *windows.Spec) bool
+
+	// drifts: its windows follow the events. No two limits can be compared then, and none can be strict.
+	drifts bool
+
+	// instead has hints for fields that the kind does not have, and people expect.
+	instead map[string]string
+
 	// grain is what a quota's end that moves is rounded up to; nil: a sixtieth of the window.
 	grain func(w *windows.Spec) event.Micros
 
@@ -43,18 +56,27 @@ var windowKinds = [...]windowKind{
 		fields: []string{"offset"},
 		read:   (*limitReader).tumbling,
 		hash:   func(w *windows.Spec) string { return fmt.Sprintf("tumbling %d %d", w.Per, w.Offset) },
+		words:  eachPer,
+		covers: func(w, o *windows.Spec) bool { return w.Per%o.Per == 0 && (w.Offset-o.Offset)%o.Per == 0 },
 	},
 	windows.Calendar: {
 		doc:    "the civil hour, day, week, month or year",
 		fields: []string{"timezone", "week_starts"},
 		read:   (*limitReader).calendar,
 		hash:   calendarHash,
+		words:  calendarWords,
+		covers: calendarCovers,
+		instead: map[string]string{
+			"offset": "a day that begins at another hour is window: tumbling with per: 1d and offset, in UTC; " +
+				"a month that begins on another day is an attribute to count by, as in key: [uid, attrs.period]",
+		},
 	},
 	windows.Sliding: {
 		doc:       "the last `per`, at every event",
 		fields:    []string{"resolution"},
 		read:      (*limitReader).sliding,
 		hash:      func(w *windows.Spec) string { return fmt.Sprintf("sliding %d %t %d", w.Per, w.Exact, w.Resolution) },
+		words:     func(w *windows.Spec) string { return "in any " + FormatDuration(w.Per) },
 		former:    slidingFormer,
 		candidate: slidingCandidate,
 	},
@@ -63,12 +85,15 @@ var windowKinds = [...]windowKind{
 		fields: []string{"gap"},
 		read:   (*limitReader).session,
 		hash:   func(w *windows.Spec) string { return fmt.Sprintf("session %d", w.Gap) },
+		words:  func(w *windows.Spec) string { return "in a row, less than " + FormatDuration(w.Gap) + " apart" },
+		drifts: true,
 	},
 	windows.Bucket: {
 		doc:       "`limit` per `per`, `burst` at once",
 		fields:    []string{"burst", "debt", "warm_up"},
 		read:      (*limitReader).bucket,
 		hash:      func(w *windows.Spec) string { return fmt.Sprintf("bucket %d", w.Per) }, // the level goes on at another rate
+		words:     eachPer,
 		candidate: bucketCandidate,
 	},
 	windows.Hopping: {
@@ -76,8 +101,21 @@ var windowKinds = [...]windowKind{
 		fields: []string{"every", "offset"},
 		read:   (*limitReader).hopping,
 		hash:   func(w *windows.Spec) string { return fmt.Sprintf("hopping %d %d %d", w.Per, w.Every, w.Offset) },
-		grain:  hoppingGrain,
+		words: func(w *windows.Spec) string {
+			return "in " + FormatDuration(w.Per) + ", looked at every " + FormatDuration(w.Every)
+		},
+		grain: hoppingGrain,
 	},
+}
+
+func eachPer(w *windows.Spec) string { return "each " + FormatDuration(w.Per) }
+
+// Over says over which time a limit counts, behind its number: in any 5m.
+func Over(l *Limit) string {
+	if l.InFlight {
+		return "under way at once"
+	}
+	return windowKinds[l.Window.Kind].words(&l.Window)
 }
 
 // refundable are the kinds of which amounts can be taken back, in words.
@@ -116,7 +154,7 @@ func (c *limitReader) window() bool {
 		s.Lateness = 0 // a process counts at its own clock, where nothing is late
 	}
 	s.Refunds = c.l.Rule.Refunds && c.l.Rule.Count != CountDistinct
-	c.inapplicable(s.Kind.String())
+	c.inapplicable(s.Kind)
 	c.countable()
 	return windowKinds[s.Kind].read(c)
 }
@@ -143,8 +181,12 @@ func (c *compiler) windowKind(n *yaml.Node) (windows.Kind, bool) {
 	return 0, ok
 }
 
-// inapplicable reports fields that the window does not have.
-func (c *limitReader) inapplicable(kind string) {
+// inapplicable reports fields that the window does not have; 0 is in-flight.
+func (c *limitReader) inapplicable(kind windows.Kind) {
+	is := inFlight
+	if kind != 0 {
+		is = kind.String()
+	}
 	of := map[string][]string{}
 	for other := range eachKind {
 		for _, name := range windowKinds[other].fields {
@@ -152,12 +194,12 @@ func (c *limitReader) inapplicable(kind string) {
 		}
 	}
 	for name, kinds := range of {
-		if n := c.own.get(name); n != nil && !slices.Contains(kinds, kind) {
+		if n := c.own.get(name); n != nil && !slices.Contains(kinds, is) {
 			hint := "it belongs to window: " + strings.Join(kinds, " and ")
-			if name == "offset" && kind == windows.Calendar.String() {
-				hint += "; a day that begins at another hour is window: tumbling with per: 1d and offset, in UTC; a month that begins on another day is an attribute to count by, as in key: [uid, attrs.period]"
+			if instead := windowKinds[kind].instead[name]; instead != "" {
+				hint += "; " + instead
 			}
-			c.Fail(n, hint, "%s %s window has no `%s`", article(kind), kind, name)
+			c.Fail(n, hint, "%s %s window has no `%s`", article(is), is, name)
 		}
 	}
 }

@@ -21,8 +21,8 @@ func TestEachKindOfWindowCanBeWritten(t *testing.T) {
 	kinds := 0
 	for kind := windows.Tumbling; !strings.HasPrefix(kind.String(), "kind "); kind++ {
 		kinds++
-		if int(kind) >= len(windowKinds) || windowKinds[kind].read == nil || windowKinds[kind].hash == nil {
-			t.Errorf("windowKinds in compile_kinds.go has no entry for %v windows, or it lacks read or hash", kind)
+		if int(kind) >= len(windowKinds) || windowKinds[kind].read == nil || windowKinds[kind].hash == nil || windowKinds[kind].words == nil {
+			t.Errorf("windowKinds in compile_kinds.go has no entry for %v windows, or it lacks read, hash or words", kind)
 		}
 		if !bytes.Contains(golden, []byte("window: "+kind.String())) && kind != windows.Sliding { // the default
 			t.Errorf("add a rule with %v windows to testdata/kinds.yaml, then run: go test ./rules -run CountersAre -rewrite", kind)

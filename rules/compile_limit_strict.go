@@ -7,7 +7,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // inFlight is what rule files write for a window that is none: what is under way now.
@@ -24,7 +23,7 @@ func (c *limitReader) inFlight() bool {
 	if n := c.own.get("per"); n != nil {
 		c.Fail(n, "leave it out: what is under way counts as long as it is", "an in-flight limit has no `per`")
 	}
-	c.inapplicable(inFlight)
+	c.inapplicable(0)
 	return true
 }
 
@@ -57,7 +56,7 @@ func (c *limitReader) checkStrict() {
 	switch at := cmp.Or(c.w.get("window"), c.o.Node); {
 	case r.underWay && !l.InFlight:
 		c.Fail(at, "its permits are held and given back in another way", "an in-flight limit that is strict stands in a rule of its own")
-	case l.Window.Kind == windows.Session:
+	case windowKinds[l.Window.Kind].drifts:
 		c.Fail(at, "use window: sliding with the gap as `per`", "a session can't be strict: a late event may join two, and then there are more in it than were let in")
 	}
 }

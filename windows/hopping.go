@@ -226,3 +226,5 @@ func (hopping) counted(s *Spec, at event.Micros) event.Micros { return hopStart(
 func (hopping) before(s *Spec, at, latest event.Micros) bool {
 	return hopOf(s, at) <= hopOf(s, latest)-hopsOf(s)
 }
+
+func hoppingCells(s *Spec) (grain, offset, keeps event.Micros) { return s.Every, s.Offset, s.Per }

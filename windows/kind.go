@@ -27,13 +27,15 @@ var kinds = [...]struct {
 	slides  bool   // see Kind.Slides
 	hops    bool   // see Spec.Overlap
 	rate    bool   // see Kind.HasRate
+
+	cells func(s *Spec) (grain, offset, keeps event.Micros) // see Spec.Cells; nil: it has none
 }{
-	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}, frees: "the window's end"},
+	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}, frees: "the window's end", cells: tumblingCells},
 	Calendar: {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}, frees: "the window's end"},
-	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent[slides]{}, frees: "events slide out", slides: true},
+	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent[slides]{}, frees: "events slide out", slides: true, cells: slidingCells},
 	Session:  {name: "session", amounts: session{}, values: sessionValues{}, frees: "the session's end"},
 	Bucket:   {name: "bucket", amounts: bucket{}, frees: "the bucket drains", rate: true},
-	Hopping:  {name: "hopping", amounts: hopping{}, values: recent[hopping]{}, frees: "enough windows end", hops: true},
+	Hopping:  {name: "hopping", amounts: hopping{}, values: recent[hopping]{}, frees: "enough windows end", hops: true, cells: hoppingCells},
 }
 
 // String is the kind's name in rule files.
@@ -56,6 +58,18 @@ func (k Kind) Slides() bool { return kinds[k].slides }
 // HasRate tells whether a limit is a rate that the counter itself needs: Spec.Limit. When there is room
 // again each event puts off, by as much as it counts.
 func (k Kind) HasRate() bool { return kinds[k].rate }
+
+// Cells divides time for who counts without a state, as permits do: what happens in a cell, which is grain long and
+// begins at a multiple of it plus offset, counts until keeps after the cell's begin. Without cells ok is false: the
+// windows' ends are those of Bounds, or there are none.
+func (s *Spec) Cells() (grain, offset, keeps event.Micros, ok bool) {
+	cells := kinds[s.Kind].cells
+	if cells == nil {
+		return 0, 0, 0, false
+	}
+	grain, offset, keeps = cells(s)
+	return grain, offset, keeps, true
+}
 
 func (k Kind) unknown() bool { return k < Tumbling || int(k) >= len(kinds) }
 

@@ -72,3 +72,10 @@ func paneOf(s *Spec, at event.Micros) int64 { return int64(floorDiv(at, s.Resolu
 func paneEnds(s *Spec, pane int64) event.Micros {
 	return event.Micros(pane+1)*s.Resolution + s.Per
 }
+
+func slidingCells(s *Spec) (grain, offset, keeps event.Micros) {
+	if s.Exact {
+		return 1, 0, s.Per
+	}
+	return s.Resolution, 0, s.Resolution + s.Per
+}

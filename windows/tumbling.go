@@ -87,3 +87,5 @@ func (tumbling) window(s *Spec, at event.Micros) (start, end event.Micros) {
 	start = floorDiv(at-s.Offset, s.Per)*s.Per + s.Offset
 	return start, start + s.Per
 }
+
+func tumblingCells(s *Spec) (grain, offset, keeps event.Micros) { return s.Per, s.Offset, s.Per }

@@ -9,7 +9,6 @@ import (
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // Mode is how a rule acts: enforce, shadow, strict or instance.
@@ -29,7 +28,7 @@ func Mode(r *rules.Rule) string {
 func Limit(l *rules.Limit) string {
 	var b strings.Builder
 	b.WriteString(most(l) + " " + what(l.Rule) + " per " + Key(l.Rule))
-	b.WriteString(" " + window(l))
+	b.WriteString(" " + rules.Over(l))
 	if l.Burst > 0 {
 		b.WriteString(", and at most " + l.Burst.String() + " at once")
 	}
@@ -90,34 +89,6 @@ func Key(r *rules.Rule) string {
 		return "process"
 	}
 	return strings.Join(r.Shape.Dims, " and ")
-}
-
-var units = map[windows.Unit]string{windows.Hour: "hour", windows.Day: "day", windows.Week: "week", windows.Month: "month", windows.Year: "year"}
-
-// window is the time over which a limit counts.
-func window(l *rules.Limit) string {
-	if l.InFlight {
-		return "under way at once"
-	}
-	w := &l.Window
-	per := rules.FormatDuration(w.Per)
-	switch w.Kind {
-	case windows.Sliding:
-		return "in any " + per
-	case windows.Tumbling, windows.Bucket:
-		return "each " + per
-	case windows.Hopping:
-		return "in " + per + ", looked at every " + rules.FormatDuration(w.Every)
-	case windows.Session:
-		return "in a row, less than " + rules.FormatDuration(w.Gap) + " apart"
-	case windows.Calendar:
-		zone := "UTC"
-		if w.Zone != nil {
-			zone = w.Zone.String()
-		}
-		return "each calendar " + units[w.Unit] + " in " + zone
-	}
-	return w.Kind.String()
 }
 
 // Then is what follows when a limit is exceeded.

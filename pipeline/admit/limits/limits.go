@@ -12,7 +12,6 @@ import (
 	"github.com/tallygate/tallygate/pipeline/admit/standing"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/windows"
 )
 
 // Limit is what the protocol knows of a strict limit. Make it with Of.
@@ -21,7 +20,7 @@ type Limit struct {
 	Tiers []protocol.Tier
 
 	of      *rules.Limit
-	almanac atomic.Pointer[almanac] // of calendar windows
+	almanac atomic.Pointer[almanac] // of windows without cells
 }
 
 // almanac is the ends of calendar windows, for moments in [from, to).
@@ -48,14 +47,8 @@ func Of(l *rules.Limit) *Limit {
 		s.Kind, s.Returns = protocol.InFlight, true
 	case w.Kind.HasRate():
 		s.Kind, s.Rate, s.Per = protocol.Bucket, w.Limit, w.Per
-	case w.Kind == windows.Tumbling:
-		s.Grain, s.Offset, s.Keeps = w.Per, w.Offset, w.Per
-	case w.Kind == windows.Hopping:
-		s.Grain, s.Offset, s.Keeps = w.Every, w.Offset, w.Per
-	case w.Kind == windows.Sliding && w.Exact:
-		s.Grain, s.Keeps = 1, w.Per
-	case w.Kind == windows.Sliding:
-		s.Grain, s.Keeps = w.Resolution, w.Resolution+w.Per
+	default:
+		s.Grain, s.Offset, s.Keeps, _ = w.Cells()
 	}
 	number := func(t event.Decimal) event.Decimal {
 		if t == 0 {
@@ -92,7 +85,7 @@ func (l *Limit) Want(w *rules.Want, at event.Micros) protocol.Want {
 	if w.AnyTier {
 		out.Lowest, out.Threshold, out.Tiers = out.Threshold, -1, l.Tiers
 	}
-	if l.of.Window.Kind == windows.Calendar && !l.of.InFlight {
+	if l.Shape.Kind == protocol.Window && l.Shape.Grain == 0 {
 		out.Ends = l.EndsAt(at)
 	}
 	return out
