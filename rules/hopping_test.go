@@ -59,7 +59,7 @@ func TestHoppingByItsLengthGivesTheVerdictsOfTumbling(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"quota block", "quota clear", "quota warn", "quota/candidate block", "penalty block", "growing block", "returns clear", "sum block"} {
-		if !seen[want] && testrun.Deep() {
+		if !seen[want] && (testrun.Deep() || want != "returns clear") { // which is rare
 			t.Errorf("no timeline had: %s", want)
 		}
 	}
