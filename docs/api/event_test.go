@@ -185,6 +185,11 @@ func TestEventsOnTheWireAreAsDescribed(t *testing.T) {
 			t.Errorf("%s: %v", row.Value, err)
 		}
 	}
+	for _, good := range []string{`{"api":"a","uid":7,"id":7}`, `{"api":"a","cost":-1,"refunds":7}`} { // ids of databases are numbers
+		if err := schema.Validate([]byte(good)); err != nil || !decodes(good) {
+			t.Errorf("%s is no event: %v", good, err)
+		}
+	}
 	for _, bad := range []string{
 		`{}`, `[]`, `"a"`, `{"api":""}`, `{"api":"a\u0000b"}`, `{"api":null}`, `{"api":"a","cost":-1}`, `{"api":"a","cost":-1,"refunds":""}`, `{"api":"a","cost":"1"}`,
 		`{"api":"a","attrs":{"x":{}}}`, `{"api":"a","attrs":[]}`, `{"api":"a","time":"yesterday"}`, `{"api":"a","time":true}`, `{"api":"a","uid":1.5}`, `{"api":"a","permit":7}`,
