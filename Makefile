@@ -39,7 +39,7 @@ check: ## all that CI runs
 	bash .ci/run
 
 # What has tests on real servers, or in a browser. The longest is first, so that others run beside it.
-REAL = ./internal/e2e $$(grep -rlE --include='*_test.go' 'internal/servers"|/browsertest"|"TALLYGATE_TEST_[A-Z]+"' . | xargs -n 1 dirname | sort -u | \
+REAL = ./internal/e2e $$(grep -rlE --include='*_test.go' 'internal/servers"|/blocklist/internal/rig"|/browsertest"|"TALLYGATE_TEST_[A-Z]+"' . | xargs -n 1 dirname | sort -u | \
 	grep -vE '^\./(internal/(e2e|dev|layers|testrun|servers/.*)|adapters/.*|bench/.*|deploy/(helm|mixin)/.*)$$')
 
 e2e: kafka-up ## tests on a real Kafka and Redis; SUITES=kills,browsers: also those of these suites (scripts/suites)
