@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 

@@ -39,9 +39,10 @@ func NewDoor(table *enforce.Table, o DoorOptions) (*Door, error) {
 
 // Enter decides on a request: whether it is let in, denied, or refused.
 func (d *Door) Enter(ctx context.Context, r *gate.Request) gate.Outcome {
-	if r.Read(); r.Unclear == "" {
-		r.Decision = d.table.CheckDims(r.API, r.Dims)
+	if r.Read(); r.Unclear != "" {
+		return gate.Decide(&d.door.Answers, r)
 	}
+	r.Decision = d.table.CheckDims(r.API, r.Dims)
 	return d.Pass(ctx, r)
 }
 
