@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -184,7 +185,31 @@ func TestGoInPagesIsOfTheExamples(t *testing.T) {
 	})
 }
 
-// What the page on proxies shows of a configuration is a part of a file that a test runs a proxy with.
+// A page shows a file of the examples whole, as it is: -rewrite writes it there.
+func TestFilesInPagesAreOfTheExamples(t *testing.T) {
+	found := 0
+	eachPage(t, func(page, text string) {
+		written := shownFile.ReplaceAllStringFunc(text, func(shown string) string {
+			found++
+			m := shownFile.FindStringSubmatch(shown)
+			content, err := os.ReadFile(filepath.Join(root, m[1]))
+			if err != nil {
+				t.Errorf("%s shows %v", page, err)
+			}
+			return fmt.Sprintf("<!-- file %s -->\n\n```%s\n%s```\n\n<!-- /file -->", m[1], m[2], content)
+		})
+		if written != text {
+			testrun.Golden(t, filepath.Join(root, page), written)
+		}
+	})
+	if found < 8 {
+		t.Errorf("%d files found", found)
+	}
+}
+
+var shownFile = regexp.MustCompile("(?s)<!-- file (\\S+) -->\n+```([a-z]*)\n.*?\n```\n+<!-- /file -->")
+
+// What the page on proxies shows of a configuration beside whole files is a part of one that a test runs a proxy with.
 func TestConfigurationsInPagesAreOfTheExamples(t *testing.T) {
 	var examples strings.Builder
 	eachFile(t, func(path string, content []byte) {
@@ -195,7 +220,7 @@ func TestConfigurationsInPagesAreOfTheExamples(t *testing.T) {
 	})
 	found := 0
 	eachPage(t, func(path, text string) {
-		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		for _, m := range fence.FindAllStringSubmatch(shownFile.ReplaceAllString(text, ""), -1) {
 			switch {
 			case path != "docs/proxies.md" && m[1] != "nginx" && m[1] != "caddy" && m[1] != "haproxy" && m[1] != "lua", m[1] == "console":
 			case !strings.Contains(examples.String(), m[2]):
@@ -205,7 +230,7 @@ func TestConfigurationsInPagesAreOfTheExamples(t *testing.T) {
 			}
 		}
 	})
-	if found < 8 {
+	if found < 5 {
 		t.Errorf("%d configurations found", found)
 	}
 }
