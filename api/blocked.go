@@ -1,5 +1,10 @@
 package api
 
+import (
+	"context"
+	"net/url"
+)
+
 // Blocked is the answer to GET /v1/blocked: a page of a partition's keys that have a verdict in force.
 type Blocked struct {
 	Partitions int32        `json:"partitions"` // of the topic
@@ -12,4 +17,9 @@ type Blocked struct {
 type BlockedKey struct {
 	Key   map[string]string `json:"key"`
 	Rules []string          `json:"rules"`
+}
+
+// Blocked asks for a page: q has partition, and may have rule, limit and after.
+func (a *Client) Blocked(ctx context.Context, q url.Values) (*Blocked, error) {
+	return Decode[Blocked](a.Get(ctx, "/v1/blocked?"+q.Encode()))
 }

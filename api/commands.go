@@ -1,6 +1,10 @@
 package api
 
-import "github.com/tallygate/tallygate/pipeline/verdict"
+import (
+	"context"
+
+	"github.com/tallygate/tallygate/pipeline/verdict"
+)
 
 // Command is the body of POST /v1/commands.
 type Command struct {
@@ -29,4 +33,9 @@ type Commanded struct {
 	// Of exempt: what holds for the key now, and how many exemptions were ended or replaced.
 	Exemptions []Exemption `json:"exemptions,omitempty"`
 	Ended      int         `json:"ended,omitempty"`
+}
+
+// Command gives a command.
+func (a *Client) Command(ctx context.Context, c *Command) (*Commanded, error) {
+	return Decode[Commanded](a.Post(ctx, "/v1/commands", c))
 }

@@ -1,6 +1,11 @@
 package api
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"context"
+	"net/url"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
 // Distribution is the answer to GET /v1/rules/distribution: how many keys have counted how much under a rule, now.
 type Distribution struct {
@@ -42,3 +47,8 @@ func (d *DecimalText) UnmarshalText(text []byte) error {
 }
 
 func (d DecimalText) String() string { return event.Decimal(d).String() }
+
+// Distribution asks for the counts under a rule, or under one limit as rule/limit.
+func (a *Client) Distribution(ctx context.Context, rule string) (*Distribution, error) {
+	return Decode[Distribution](a.Get(ctx, "/v1/rules/distribution?rule="+url.QueryEscape(rule)))
+}

@@ -1,6 +1,11 @@
 package api
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import (
+	"context"
+	"net/url"
+
+	"github.com/tallygate/tallygate/pipeline/event"
+)
 
 // Exemptions is the answer to GET /v1/exemptions: those that name all dimensions of the question.
 type Exemptions struct {
@@ -27,3 +32,8 @@ const (
 	FromCommand = "command"
 	FromRules   = "rules"
 )
+
+// Exemptions asks which keys are exempt: q is a KeyQuery, or empty for all, and may have limit.
+func (a *Client) Exemptions(ctx context.Context, q url.Values) (*Exemptions, error) {
+	return Decode[Exemptions](a.Get(ctx, "/v1/exemptions?"+q.Encode()))
+}

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"context"
+	"net/url"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
@@ -78,4 +81,22 @@ type StrictStanding struct {
 func (e *ExplainedRule) Denied() bool {
 	s := e.Strict
 	return s != nil && !e.Exempt && e.Mode != verdict.Shadow && s.Limit > 0 && s.Remaining < event.One
+}
+
+// KeyQuery names a key in a question.
+func KeyQuery(key []event.Dim) url.Values {
+	q := url.Values{}
+	for _, d := range key {
+		name := d.Name
+		if name == "api" { // api alone leaves only an API's rules
+			name = "key.api"
+		}
+		q.Set(name, d.Value)
+	}
+	return q
+}
+
+// Explain asks where a key stands: q is a KeyQuery, and may have api, exact and limit.
+func (a *Client) Explain(ctx context.Context, q url.Values) (*Explained, error) {
+	return Decode[Explained](a.Get(ctx, "/v1/explain?"+q.Encode()))
 }

@@ -1,5 +1,10 @@
 package api
 
+import (
+	"context"
+	"strconv"
+)
+
 // HotKeys is the answer to GET /v1/hot-keys, over about the last half minute.
 type HotKeys struct {
 	Partitions []PartitionLoad    `json:"partitions"`        // in order
@@ -32,4 +37,9 @@ type Heat struct {
 type MissingPartition struct {
 	Partition int32  `json:"partition"`
 	Reason    string `json:"reason"`
+}
+
+// HotKeys asks for at most so many keys that take much of their partition.
+func (a *Client) HotKeys(ctx context.Context, limit int) (*HotKeys, error) {
+	return Decode[HotKeys](a.Get(ctx, "/v1/hot-keys?limit="+strconv.Itoa(limit)))
 }

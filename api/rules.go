@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"context"
+	"net/url"
+	"time"
+)
 
 // Rules is the answer to GET /v1/rules: a version of the group's rules, as it was published.
 type Rules struct {
@@ -62,4 +66,14 @@ type Rollback struct {
 type Reloaded struct {
 	Version int64 `json:"version"` // the version that this instance runs now
 	Changed bool  `json:"changed"` // it was published as this version
+}
+
+// RuleVersions asks for the versions of the rules: q may have limit and before.
+func (a *Client) RuleVersions(ctx context.Context, q url.Values) (*RuleVersions, error) {
+	return Decode[RuleVersions](a.Get(ctx, "/v1/rules/versions?"+q.Encode()))
+}
+
+// Rollback runs an older version again.
+func (a *Client) Rollback(ctx context.Context, to Rollback) (*Reloaded, error) {
+	return Decode[Reloaded](a.Post(ctx, "/v1/rules/rollback", to))
 }

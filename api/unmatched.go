@@ -1,6 +1,9 @@
 package api
 
-import "cmp"
+import (
+	"cmp"
+	"context"
+)
 
 // Unmatched is the answer to GET /v1/unmatched: what the events say that no rule counts, since each instance began.
 type Unmatched struct {
@@ -28,4 +31,9 @@ func (u UnmatchedEvents) Compare(v UnmatchedEvents) int {
 		return 0
 	}
 	return cmp.Or(cmp.Compare(v.Events, u.Events), cmp.Compare(u.API, v.API), cmp.Compare(u.Outcome, v.Outcome), cmp.Compare(noUID(u), noUID(v)))
+}
+
+// Unmatched asks what the events say that no rule counts.
+func (a *Client) Unmatched(ctx context.Context) (*Unmatched, error) {
+	return Decode[Unmatched](a.Get(ctx, "/v1/unmatched"))
 }

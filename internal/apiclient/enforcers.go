@@ -1,6 +1,7 @@
 package apiclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,30 +23,33 @@ var ErrAddress = errors.New("its address is not one of HTTP")
 
 // Get requests a path of the enforcer that announced an address.
 func (e *Enforcers) Get(ctx context.Context, announced, path string) ([]byte, error) {
-	a, err := e.at(announced)
+	base, err := baseOf(announced)
 	if err != nil {
 		return nil, err
 	}
-	return a.Get(ctx, path)
+	return New(base, e.client).Get(ctx, path)
 }
 
-func (e *Enforcers) at(announced string) (*Client, error) {
+func baseOf(announced string) (string, error) {
 	u, err := url.Parse(announced)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, ErrAddress
+		return "", ErrAddress
 	}
-	return New((&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), e.client), nil
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), nil
 }
 
 // Do sends a request to a path of the enforcer that announced an address, and returns the response as it is.
 func (e *Enforcers) Do(ctx context.Context, method, announced, path string, body []byte) (*http.Response, error) {
-	a, err := e.at(announced)
+	base, err := baseOf(announced)
 	if err != nil {
 		return nil, err
 	}
-	req, err := a.request(ctx, a.bases[0], method, path, body)
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	return e.client.Do(req)
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -40,7 +39,7 @@ func (l *exemptionList) run(ctx context.Context, k *keyCommand, args []string) e
 			return &ops.UsageError{Err: err}
 		}
 	}
-	q := keyQuery(key)
+	q := api.KeyQuery(key)
 	q.Set("limit", strconv.Itoa(l.limit))
 	text, err := k.api.Get(ctx, "/v1/exemptions?"+q.Encode())
 	if err != nil {
@@ -50,9 +49,9 @@ func (l *exemptionList) run(ctx context.Context, k *keyCommand, args []string) e
 		_, err = k.stdout.Write(text)
 		return err
 	}
-	var a exemptionsAnswer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return fmt.Errorf("read the aggregator's response: %w", err)
+	a, err := api.Decode[exemptionsAnswer](text, nil)
+	if err != nil {
+		return err
 	}
 	return a.write(k)
 }

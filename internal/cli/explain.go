@@ -3,11 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -55,7 +52,7 @@ func explain(ctx context.Context, c *call) error {
 	if err != nil {
 		return &ops.UsageError{Err: err}
 	}
-	q := keyQuery(key)
+	q := api.KeyQuery(key)
 	if *concerns != "" {
 		q.Set("api", *concerns)
 	}
@@ -77,37 +74,15 @@ func explain(ctx context.Context, c *call) error {
 		_, err = c.stdout.Write(body)
 		return err
 	}
-	var a explainAnswer
-	if err := json.Unmarshal(body, &a); err != nil {
-		return fmt.Errorf("read the aggregator's response: %w", err)
+	a, err := api.Decode[explainAnswer](body, nil)
+	if err != nil {
+		return err
 	}
 	return a.write(c.stdout)
 }
 
 // explainedKeys is how many keys with more dimensions the aggregator explains by default.
 const explainedKeys = 20
-
-// keyQuery asks for a key.
-func keyQuery(key []event.Dim) url.Values {
-	q := url.Values{}
-	for _, d := range key {
-		name := d.Name
-		if name == "api" { // api alone leaves only an API's rules
-			name = "key.api"
-		}
-		q.Set(name, d.Value)
-	}
-	return q
-}
-
-// parseKey parses the dimensions of one key into their canonical form.
-func parseKey(args []string) ([]event.Dim, error) {
-	key, err := keytext.Parse(args...)
-	if errors.Is(err, keytext.ErrNone) {
-		return nil, errors.New("which key? For example: tallygate explain uid=42")
-	}
-	return key, err
-}
 
 // write shows what was asked for, then the keys that contain it.
 func (a *explainAnswer) write(out io.Writer) error {
@@ -235,8 +210,6 @@ func standing(e *api.ExplainedRule) string {
 	}
 	return text
 }
-
-func clock(m event.Micros) string { return words.Clock(m) }
 
 // writeStrict says what strict limits see, which is more than what is counted: permits that are under way
 // weigh, too.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -46,9 +45,9 @@ func hotKeys(ctx context.Context, c *call) error {
 		_, err = c.stdout.Write(body)
 		return err
 	}
-	var a hotAnswer
-	if err := json.Unmarshal(body, &a); err != nil {
-		return fmt.Errorf("read the aggregator's response: %w", err)
+	a, err := api.Decode[hotAnswer](body, nil)
+	if err != nil {
+		return err
 	}
 	return a.write(c.stdout)
 }

@@ -2,10 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/url"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/ops"
@@ -15,7 +14,7 @@ import (
 )
 
 // liveGroup is an aggregator that commands ask for what its group runs and has counted. Its Close is the client's.
-type liveGroup struct{ *apiclient.Client }
+type liveGroup struct{ *api.Client }
 
 // liveGroups is replay.Aggregators.
 func liveGroups(o *ops.Options) func() (replay.Aggregator, error) {
@@ -44,21 +43,11 @@ func (g liveGroup) Rules(ctx context.Context) (*rules.Set, error) {
 
 // Explain implements replay.Aggregator.
 func (g liveGroup) Explain(ctx context.Context, key []event.Dim) ([]rules.Explanation, error) {
-	q := url.Values{"exact": {"true"}}
-	for _, d := range key {
-		name := d.Name
-		if name == "api" { // alone it leaves only an API's rules
-			name = "key.api"
-		}
-		q.Set(name, d.Value)
-	}
-	body, err := g.Get(ctx, "/v1/explain?"+q.Encode())
+	q := api.KeyQuery(key)
+	q.Set("exact", "true")
+	a, err := g.Client.Explain(ctx, q)
 	if err != nil {
 		return nil, err
-	}
-	var a explainAnswer
-	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, fmt.Errorf("read the aggregator's response: %w", err)
 	}
 	out := make([]rules.Explanation, len(a.Rules))
 	for i := range a.Rules {

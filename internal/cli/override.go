@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -147,7 +146,7 @@ type keyCommand struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	api      *apiclient.Client
+	api      *api.Client
 	body     api.Command
 	json     bool
 	all, yes bool
@@ -188,17 +187,17 @@ func (k *keyCommand) send(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var result api.Commanded
-	if err := json.Unmarshal(answer, &result); err != nil {
-		return fmt.Errorf("read the aggregator's response: %w", err)
+	result, err := api.Decode[api.Commanded](answer, nil)
+	if err != nil {
+		return err
 	}
 	if !k.json {
-		err := k.write(&result)
+		err := k.write(result)
 		k.stillDenied(ctx, key)
 		return err
 	}
 	_, err = k.stdout.Write(answer)
-	if err == nil && !k.did(&result) {
+	if err == nil && !k.did(result) {
 		return exitStatus(ops.ExitError)
 	}
 	return err

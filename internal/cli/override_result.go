@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/tallygate/tallygate/api"
@@ -19,15 +18,11 @@ func (k *keyCommand) sure(ctx context.Context, key []event.Dim) error {
 	if k.body.Key["uid"] != "" {
 		return nil
 	}
-	q := keyQuery(key)
+	q := api.KeyQuery(key)
 	q.Set("limit", "0")
-	text, err := k.api.Get(ctx, "/v1/explain?"+q.Encode())
+	a, err := k.api.Explain(ctx, q)
 	if err != nil {
 		return fmt.Errorf("count the keys that contain %s: %w", keytext.Format(key), err)
-	}
-	var a explainAnswer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return fmt.Errorf("read the aggregator's response: %w", err)
 	}
 	if a.More == 0 {
 		return nil
@@ -43,20 +38,16 @@ func (k *keyCommand) stillDenied(ctx context.Context, key []event.Dim) {
 	if k.body.Command != "unblock" && k.body.Command != "reset" {
 		return
 	}
-	q := keyQuery(key)
+	q := api.KeyQuery(key)
 	if k.body.Exact {
 		q.Set("exact", "true")
 	}
-	text, err := k.api.Get(ctx, "/v1/explain?"+q.Encode())
-	var a explainAnswer
-	if err == nil {
-		err = json.Unmarshal(text, &a)
-	}
+	a, err := k.api.Explain(ctx, q)
 	if err != nil {
 		fmt.Fprintf(k.stderr, "whether strict limits grant permits is not known: %v\n", err)
 		return
 	}
-	for i, line := range a.denials(k.body.Rule) {
+	for i, line := range (*explainAnswer)(a).denials(k.body.Rule) {
 		if i == shownVerdicts {
 			fmt.Fprintln(k.stderr, "and more: tallygate explain shows them")
 			return

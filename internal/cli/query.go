@@ -8,12 +8,22 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/internal/words"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // keyFilter is the dimensions that a key must have. It may have others.
 type keyFilter map[string]string
+
+// parseKey parses the dimensions of one key into their canonical form.
+func parseKey(args []string) ([]event.Dim, error) {
+	key, err := keytext.Parse(args...)
+	if errors.Is(err, keytext.ErrNone) {
+		return nil, errors.New("which key? For example: tallygate explain uid=42")
+	}
+	return key, err
+}
 
 // parseKeyFilter parses KEY… arguments. Without any it accepts every key.
 func parseKeyFilter(args []string) (keyFilter, error) {

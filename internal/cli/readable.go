@@ -39,6 +39,8 @@ func left(until event.Micros) string {
 	return " (in " + spanText(span) + ")"
 }
 
+func clock(m event.Micros) string { return words.Clock(m) }
+
 func spanText(span time.Duration) string { return words.Span(span) }
 
 // exemptText says what exempts a key; list is empty where an older aggregator does not tell.

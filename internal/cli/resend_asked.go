@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,7 +27,7 @@ const (
 // asked has an aggregator send the letters, in batches.
 type asked struct {
 	*resend
-	api  *apiclient.Client
+	api  *api.Client
 	path string
 
 	body       bytes.Buffer
@@ -107,8 +106,8 @@ func (a *asked) flush(ctx context.Context) error {
 // response even if ctx ends: only that says what was sent.
 func (a *asked) ask(ctx context.Context) (*api.Resent, error) {
 	for until := time.Now().Add(busyTimeout); ; {
-		text, err := a.api.PostRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes())
-		refused, ok := errors.AsType[*apiclient.Refusal](err)
+		answer, err := api.Decode[api.Resent](a.api.PostRaw(context.WithoutCancel(ctx), a.path, a.body.Bytes()))
+		refused, ok := errors.AsType[*api.Refusal](err)
 		switch {
 		case ok && refused.After > 0 && time.Now().Add(refused.After).Before(until) && ctx.Err() == nil:
 			if !retry.Sleep(ctx, refused.After) {
@@ -122,13 +121,9 @@ func (a *asked) ask(ctx context.Context) (*api.Resent, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%w (--direct sends straight to Kafka, without an aggregator)", err)
 		}
-		var answer api.Resent
-		if err := json.Unmarshal(text, &answer); err != nil {
-			return nil, fmt.Errorf("read the aggregator's response: %w", err)
-		}
 		if len(answer.Letters) != len(a.lines) {
 			return nil, fmt.Errorf("the aggregator's response is about %d letters, want %d", len(answer.Letters), len(a.lines))
 		}
-		return &answer, nil
+		return answer, nil
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -81,7 +80,7 @@ func (k *keyCommand) unblockPage(ctx context.Context, a *api.Blocked, done *atom
 			}
 			body.Keys = append(body.Keys, b.Key)
 		}
-		if _, err := k.api.Post(ctx, "/v1/commands", body); err != nil {
+		if _, err := k.api.Command(ctx, &body); err != nil {
 			return fmt.Errorf("unblock %s, from %s on: %w", plural(len(body.Keys), "key"), keytext.FormatMap(body.Keys[0]), err)
 		}
 		done.Add(int64(len(body.Keys)))
@@ -151,13 +150,9 @@ func (k *keyCommand) page(ctx context.Context, partition int32, after string) (*
 	if after != "" {
 		q.Set("after", after)
 	}
-	text, err := k.api.Get(ctx, "/v1/blocked?"+q.Encode())
+	a, err := k.api.Blocked(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("list the blocked keys of partition %d: %w", partition, err)
 	}
-	var a api.Blocked
-	if err := json.Unmarshal(text, &a); err != nil {
-		return nil, fmt.Errorf("read the aggregator's response: %w", err)
-	}
-	return &a, nil
+	return a, nil
 }

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/health/watch"
@@ -29,7 +28,7 @@ import (
 type Program struct {
 	// API asks the aggregators. Its token is the console's own, which only Health uses; what a reader does is
 	// asked with the reader's token.
-	API *apiclient.Client
+	API *api.Client
 
 	Health  *watch.Watch   // the chain's state, asked of the same; required
 	Doctor  doctor.Config  // what the overview's button examines; without Kafka there is no button

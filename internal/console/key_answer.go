@@ -14,11 +14,8 @@ type explained api.Explained
 
 // explain asks where a key stands, and the keys that contain it.
 func (r *request) explain(key []event.Dim) (*explained, error) {
-	a, err := ask[explained](r, "/v1/explain", keyQuery(key))
-	if err != nil {
-		return nil, err
-	}
-	return &a, nil
+	a, err := r.API.Explain(r.ctx(), api.KeyQuery(key))
+	return (*explained)(a), err
 }
 
 // known reports whether a rule counts the key, or one that contains it.

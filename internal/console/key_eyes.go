@@ -1,11 +1,8 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/tallygate/tallygate/api"
@@ -70,8 +67,7 @@ func (r *request) reveal(k *Keys, key []event.Dim, what, reason string) (*http.C
 
 // recordRead writes into the audit that the reader reads personal data: of a key, or, without one, of many.
 func (r *request) recordRead(key []event.Dim, what, reason string) error {
-	body := api.Read{Key: dimsMap(key), What: what, Reason: reason}
-	if _, err := r.API.Post(r.ctx(), "/v1/reads", body); err != nil {
+	if _, err := r.API.Read(r.ctx(), api.Read{Key: dimsMap(key), What: what, Reason: reason}); err != nil {
 		p := *problemOf(err)
 		p.Title, p.Detail = "The read cannot be recorded, so nothing is shown", "Reads of personal data are kept in the audit, and the aggregator did not take this one: "+p.Detail
 		return &p
@@ -109,34 +105,6 @@ func parseKey(text string) ([]event.Dim, error) {
 		return nil, &Problem{Status: http.StatusUnprocessableEntity, Title: "This is not a key", Detail: err.Error(), Do: "Write each dimension with its exact value, such as uid=42 or uid=42 attrs.campaign=summer."}
 	}
 	return key, nil
-}
-
-// ask asks the aggregator with the reader's credential.
-func ask[T any](r *request, path string, q url.Values) (out T, err error) {
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	body, err := r.API.Get(r.ctx(), path)
-	if err != nil {
-		return out, err
-	}
-	if err := json.Unmarshal(body, &out); err != nil {
-		return out, fmt.Errorf("read the aggregator's response: %w", err)
-	}
-	return out, nil
-}
-
-// keyQuery asks for a key.
-func keyQuery(key []event.Dim) url.Values {
-	q := url.Values{}
-	for _, d := range key {
-		name := d.Name
-		if name == "api" { // api alone leaves only an API's rules
-			name = "key.api"
-		}
-		q.Set(name, d.Value)
-	}
-	return q
 }
 
 // timeOf is a moment of the engine's; zero where there is none.

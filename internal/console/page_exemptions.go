@@ -39,7 +39,7 @@ func loadExemptions(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := ask[api.Exemptions](r, "/v1/exemptions", url.Values{"limit": {exemptionsAtMost}})
+	a, err := r.API.Exemptions(r.ctx(), url.Values{"limit": {exemptionsAtMost}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -197,16 +196,12 @@ func doKeyAct(r *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	answer, err := r.API.Post(r.ctx(), "/v1/commands", body)
+	did, err := r.API.Command(r.ctx(), body)
 	if err != nil {
 		return result{}, err
 	}
-	var did api.Commanded
-	if err := json.Unmarshal(answer, &did); err != nil {
-		return result{}, fmt.Errorf("read the aggregator's response: %w", err)
-	}
 	e := r.eyesOf(k, key)
-	done := result{Text: act.did(e, body, key, &did, r.Now), To: e.path(key), Undo: act.undo(e, key, body, &did, r.Now)}
+	done := result{Text: act.did(e, body, key, did, r.Now), To: e.path(key), Undo: act.undo(e, key, body, did, r.Now)}
 	if act.command == "unblock" || act.command == "reset" { // who was to be let in may still get no permit
 		if a, err := r.explain(key); err == nil {
 			done.Text = strings.Join(append([]string{done.Text}, a.without()...), " ")

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -126,11 +125,7 @@ func (t *troubleData) Quiet() bool { return len(t.Table.Rows) == 0 }
 
 // unmatched asks what events say that no rule counts, and guesses what was meant.
 func (d *qualityData) unmatched(r *request) {
-	text, err := r.API.Get(r.ctx(), "/v1/unmatched")
-	var is api.Unmatched
-	if err == nil {
-		err = json.Unmarshal(text, &is)
-	}
+	is, err := r.API.Unmatched(r.ctx())
 	if err != nil {
 		d.Note = "The aggregator does not tell: " + err.Error()
 		return

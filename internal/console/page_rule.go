@@ -1,12 +1,10 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
 	"html/template"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/chart"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
@@ -100,12 +97,8 @@ type whatIf struct {
 
 // counts asks how many keys have which count. Without an answer the page stands, and says why.
 func (d *ruleData) counts(r *request) {
-	text, err := r.API.Get(r.ctx(), "/v1/rules/distribution?rule="+url.QueryEscape(d.Name))
-	var is api.Distribution
-	if err == nil {
-		err = json.Unmarshal(text, &is)
-	}
-	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok && refused.Status == http.StatusNotFound {
+	is, err := r.API.Distribution(r.ctx(), d.Name)
+	if refused, ok := errors.AsType[*api.Refusal](err); ok && refused.Status == http.StatusNotFound {
 		d.CountsNote = "The aggregator does not tell: " + refused.Detail
 		return
 	}

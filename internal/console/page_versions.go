@@ -183,13 +183,9 @@ func rollBack(r *request) (result, error) {
 	if running := r.server.rules.watch.Book.Running(); running != 0 && running != seen {
 		return result{}, &Problem{Status: http.StatusConflict, Title: "Other rules run by now", Detail: fmt.Sprintf("The preview compared with version %d, and version %d runs.", seen, running), Do: "Look at what differs now, and send the form again."}
 	}
-	text, err := r.API.Post(r.ctx(), "/v1/rules/rollback", api.Rollback{Version: version, Reason: reason})
+	done, err := r.API.Rollback(r.ctx(), api.Rollback{Version: version, Reason: reason})
 	if err != nil {
 		return result{}, err
-	}
-	var done api.Reloaded
-	if err := json.Unmarshal(text, &done); err != nil {
-		return result{}, fmt.Errorf("read the aggregator's answer: %w", err)
 	}
 	if !done.Changed {
 		return result{Text: fmt.Sprintf("Version %d has that text already: nothing was changed.", done.Version), To: "/versions"}, nil

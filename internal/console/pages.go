@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
 	"github.com/tallygate/tallygate/internal/health/watch"
 )
@@ -98,8 +98,8 @@ type undo struct {
 type request struct {
 	*http.Request
 	Who   session.Session
-	API   *apiclient.Client // shows the reader's credential; every action goes through it
-	State *watch.State      // as it is now
+	API   *api.Client  // shows the reader's credential; every action goes through it
+	State *watch.State // as it is now
 	Now   time.Time
 	Title string // load may set it
 

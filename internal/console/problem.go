@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/api"
 )
 
 // Problem is what a page shows instead of itself, or above a form: what went wrong, where, and what to do.
@@ -26,7 +26,7 @@ func problemOf(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok {
+	if refused, ok := errors.AsType[*api.Refusal](err); ok {
 		return ofRefusal(refused)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -41,7 +41,7 @@ func problemOf(err error) *Problem {
 		Do: "Try again. If it stays so, the console's log and the overview say more.", Link: "/"}
 }
 
-func ofRefusal(refused *apiclient.Refusal) *Problem {
+func ofRefusal(refused *api.Refusal) *Problem {
 	p := &Problem{Status: refused.Status, Title: "The aggregator refuses this", Detail: refused.Detail}
 	switch refused.Status {
 	case http.StatusUnauthorized:

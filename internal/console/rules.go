@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/console/workbench"
@@ -83,7 +84,7 @@ func (r *request) running() (*rulewatch.Opened, error) { return r.version(0) }
 // for with the console's own credential.
 func (r *request) version(number int64) (*rulewatch.Opened, error) {
 	o, err := r.server.rules.watch.Book.Open(r.ctx(), number)
-	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok && refused.Status == http.StatusNotFound && number != 0 {
+	if refused, ok := errors.AsType[*api.Refusal](err); ok && refused.Status == http.StatusNotFound && number != 0 {
 		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such version", Detail: refused.Detail, Do: "Choose one from the list.", Link: "/versions"}
 	}
 	return o, err

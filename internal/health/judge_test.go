@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -65,10 +64,10 @@ func TestJudge(t *testing.T) {
 		"no aggregator answers":                {func(r *Observations) { r.Cluster.Took(Cluster{}, down, noon) }, judged{"aggregators": {Bad, "no aggregator answers"}}},
 		"none was ever read":                   {func(r *Observations) { r.Cluster = Reading[Cluster]{} }, judged{"aggregators": {Unknown, "has not answered yet"}}},
 		"an aggregator of an older version": {func(r *Observations) {
-			r.Cluster.Took(Cluster{}, &apiclient.Refusal{Status: 404, Detail: "nothing"}, noon)
+			r.Cluster.Took(Cluster{}, &api.Refusal{Status: 404, Detail: "nothing"}, noon)
 		}, judged{
 			"aggregators": {Unknown, "without /v1/cluster"}}},
-		"the console's token is wrong": {func(r *Observations) { r.Cluster.Took(Cluster{}, &apiclient.Refusal{Status: 401, Detail: "no"}, noon) }, judged{
+		"the console's token is wrong": {func(r *Observations) { r.Cluster.Took(Cluster{}, &api.Refusal{Status: 401, Detail: "no"}, noon) }, judged{
 			"aggregators": {Unknown, "refuse the console's token"}}},
 		"one of two does not answer": {func(r *Observations) {
 			r.Cluster.Value.Members = r.Cluster.Value.Members[:1]

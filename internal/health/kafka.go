@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
 )
 
 // away judges a server that does not answer.
@@ -53,7 +52,7 @@ func refusal(err error) bool {
 
 // refusedWith is the status of a refusal among errs; 0 if there is none.
 func refusedWith(err error) int {
-	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok {
+	if refused, ok := errors.AsType[*api.Refusal](err); ok {
 		return refused.Status
 	}
 	return 0

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
@@ -41,7 +40,7 @@ type Program struct {
 	File        string // the configuration
 	Kafka       *kafkaconn.Kafka
 	Prefix      string
-	API         *apiclient.Client
+	API         *api.Client
 	Redis       redis.UniversalClient // nil: there is none
 	RedisAccess *redisconn.Options    // nil: its refusals are not watched
 	Getenv      func(string) string

@@ -16,9 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/access/issuer"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/seldom"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
@@ -57,13 +57,13 @@ const (
 
 // Config configures a Manager.
 type Config struct {
-	Aggregator *apiclient.Client // says whose a token is. The token that it shows itself is not used
-	Addr       net.Addr          // where the console is served
-	Listen     string            // the same as the operator wrote it, HOST:PORT
-	TLS        bool              // the console serves TLS itself
-	External   string            // the URL at which readers reach the console, such as that of a proxy; "" is Listen
-	KeyFile    string            // with the keys that seal cookies, the newest first; "" is a random key
-	Login      *issuer.Flow      // at an issuer; nil: only with tokens
+	Aggregator *api.Client  // says whose a token is. The token that it shows itself is not used
+	Addr       net.Addr     // where the console is served
+	Listen     string       // the same as the operator wrote it, HOST:PORT
+	TLS        bool         // the console serves TLS itself
+	External   string       // the URL at which readers reach the console, such as that of a proxy; "" is Listen
+	KeyFile    string       // with the keys that seal cookies, the newest first; "" is a random key
+	Login      *issuer.Flow // at an issuer; nil: only with tokens
 	// Proxies name in X-Forwarded-For by whom failed logins are counted; nil: there are none.
 	Proxies *httplimit.Proxies
 	// Render writes a page of this package in the console's layout. nil is a page without one.

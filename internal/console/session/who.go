@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,13 +13,12 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/apiclient"
 )
 
 // asker asks the aggregator whose a token is. It keeps the answers for a minute, so that the parts of
 // a page are one question.
 type asker struct {
-	client *apiclient.Client
+	client *api.Client
 	flight singleflight.Group
 
 	mu    sync.Mutex
@@ -40,7 +38,7 @@ const (
 	askAgain = 2 * time.Second // after the aggregator did not answer
 )
 
-func newAsker(client *apiclient.Client) *asker {
+func newAsker(client *api.Client) *asker {
 	return &asker{client: client, known: map[[sha256.Size]byte]answer{}}
 }
 
@@ -84,16 +82,12 @@ func (a *asker) afresh(ctx context.Context, token string) (access.Identity, erro
 }
 
 func (a *asker) request(ctx context.Context, token string) (access.Identity, error) {
-	body, err := a.client.WithToken(token).Get(ctx, "/v1/whoami")
-	if refusal, ok := errors.AsType[*apiclient.Refusal](err); ok && (refusal.Status == http.StatusUnauthorized || refusal.Status == http.StatusForbidden) {
+	is, err := a.client.WithToken(token).Whoami(ctx)
+	if refusal, ok := errors.AsType[*api.Refusal](err); ok && (refusal.Status == http.StatusUnauthorized || refusal.Status == http.StatusForbidden) {
 		return access.Identity{}, &refusedError{refusal.Status, refusal.Detail}
 	}
 	if err != nil {
 		return access.Identity{}, fmt.Errorf("%w: %w", errNoAnswer, err)
-	}
-	var is api.Whoami
-	if err := json.Unmarshal(body, &is); err != nil {
-		return access.Identity{}, fmt.Errorf("%w: its answer is not one of an aggregator: %w", errNoAnswer, err)
 	}
 	role, ok := access.ParseRole(is.Role)
 	if !ok {

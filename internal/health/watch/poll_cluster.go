@@ -27,7 +27,7 @@ const nextAfter = 700 * time.Millisecond
 
 // clusterPoll asks the aggregators: first the one that answered last; if that takes long, the others beside it.
 type clusterPoll struct {
-	apis      []*apiclient.Client
+	apis      []*api.Client
 	preferred atomic.Int32
 }
 
@@ -88,7 +88,7 @@ func (c *clusterPoll) get(ctx context.Context, path string) ([]byte, error) {
 
 // reason is an error without the parts that say where it was, which its reader knows.
 func reason(err error) error {
-	if refused, ok := errors.AsType[*apiclient.Refusal](err); ok {
+	if refused, ok := errors.AsType[*api.Refusal](err); ok {
 		return refused
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/health/ask"
@@ -24,7 +25,7 @@ import (
 type Config struct {
 	Kafka  *kafkaconn.Kafka
 	Redis  redis.UniversalClient // nil: there is none
-	API    *apiclient.Client     // of the aggregators, with the console's own token
+	API    *api.Client           // of the aggregators, with the console's own token
 	Prefix string                // of topics, group and Redis keys; "" is tallygate
 	Shards int                   // of the blocklist; 0 is 1
 	Every  time.Duration         // between two rounds; 0 is a second

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
@@ -245,7 +244,7 @@ func TestEnforcersAndAggregators(t *testing.T) {
 	if i := slices.IndexFunc(active, func(n note.Note) bool { return n.Kind == note.AggregatorsGone }); i < 0 || active[i].At != noon.Add(20*time.Second) || active[i].State != note.Firing {
 		t.Errorf("%+v", active)
 	}
-	w.down = &apiclient.Refusal{Status: 403, Detail: "no role"}
+	w.down = &api.Refusal{Status: 403, Detail: "no role"}
 	look(t, s, true)
 	w.noRedis, w.down, w.beats = nil, nil, []presence.Beat{{Name: "shop"}}
 	w.cluster = api.Cluster{Members: []api.Status{{Instance: "agg-1", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{FileOK: true}}}}}

@@ -1,0 +1,9 @@
+package api
+
+// Problem is the body of every answer that refuses a request: problem+json of RFC 9457.
+type Problem struct {
+	Detail string `json:"detail"` // what to change
+	Status int    `json:"status"`
+	Title  string `json:"title"` // the status in words
+	Type   string `json:"type"`  // about:blank
+}
