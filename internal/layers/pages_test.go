@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -185,52 +187,60 @@ func TestGoInPagesIsOfTheExamples(t *testing.T) {
 	})
 }
 
-// A page shows a file of the examples whole, as it is: -rewrite writes it there.
+// A page shows a file of an example, or a part of it, as it is: -rewrite writes it there. A part goes from the first
+// line that begins so, indented or not, to the first one behind it that begins so, or to the second (2×).
 func TestFilesInPagesAreOfTheExamples(t *testing.T) {
 	found := 0
 	eachPage(t, func(page, text string) {
 		written := shownFile.ReplaceAllStringFunc(text, func(shown string) string {
 			found++
 			m := shownFile.FindStringSubmatch(shown)
-			content, err := os.ReadFile(filepath.Join(root, m[1]))
+			part, err := partOf(filepath.Join(root, m[2]), m[3], m[4], m[5])
 			if err != nil {
-				t.Errorf("%s shows %v", page, err)
+				t.Errorf("%s, %s: %v", page, m[1], err)
 			}
-			return fmt.Sprintf("<!-- file %s -->\n\n```%s\n%s```\n\n<!-- /file -->", m[1], m[2], content)
+			return fmt.Sprintf("%s\n\n```%s\n%s```\n\n<!-- /file -->", m[1], m[6], part)
 		})
 		if written != text {
 			testrun.Golden(t, filepath.Join(root, page), written)
 		}
 	})
-	if found < 8 {
+	if found < 30 {
 		t.Errorf("%d files found", found)
 	}
 }
 
-var shownFile = regexp.MustCompile("(?s)<!-- file (\\S+) -->\n+```([a-z]*)\n.*?\n```\n+<!-- /file -->")
+var shownFile = regexp.MustCompile("(?s)(<!-- file (\\S+)(?: \"([^\"\n]+)\" … (?:(\\d+)× )?\"([^\"\n]+)\")? -->)\n+```([a-z]*)\n.*?\n```\n+<!-- /file -->")
 
-// What the page on proxies shows of a configuration beside whole files is a part of one that a test runs a proxy with.
-func TestConfigurationsInPagesAreOfTheExamples(t *testing.T) {
-	var examples strings.Builder
-	eachFile(t, func(path string, content []byte) {
-		if strings.HasPrefix(path, "examples/proxies/") {
-			examples.Write(content)
-			examples.WriteString("\x00") // nothing shown runs from one file into the next
+// partOf returns a file's lines from the first that begins with first to the nth behind it that begins with last.
+func partOf(path, first, nth, last string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil || first == "" {
+		return string(content), err
+	}
+	lines := strings.SplitAfter(string(content), "\n")
+	begin := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " \t"), first) })
+	if begin < 0 {
+		return "", fmt.Errorf("no line begins with %q", first)
+	}
+	n, _ := strconv.Atoi(cmp.Or(nth, "1"))
+	for i, line := range lines[begin+1:] {
+		if strings.HasPrefix(line, last) {
+			if n--; n == 0 {
+				return strings.Join(lines[begin:begin+i+2], ""), nil
+			}
 		}
-	})
-	found := 0
+	}
+	return "", fmt.Errorf("behind %q no line begins with %q", first, last)
+}
+
+// Configurations of proxies stand in pages as parts of files that a test runs a proxy with.
+func TestConfigurationsInPagesAreOfTheExamples(t *testing.T) {
 	eachPage(t, func(path, text string) {
 		for _, m := range fence.FindAllStringSubmatch(shownFile.ReplaceAllString(text, ""), -1) {
-			switch {
-			case path != "docs/proxies.md" && m[1] != "nginx" && m[1] != "caddy" && m[1] != "haproxy" && m[1] != "lua", m[1] == "console":
-			case !strings.Contains(examples.String(), m[2]):
-				t.Errorf("%s shows a configuration that is in no example:\n%s", path, m[2])
-			default:
-				found++
+			if path == "docs/proxies.md" && m[1] != "console" || slices.Contains([]string{"nginx", "caddy", "haproxy", "lua"}, m[1]) {
+				t.Errorf("%s shows a configuration that is of no file:\n%s", path, m[2])
 			}
 		}
 	})
-	if found < 5 {
-		t.Errorf("%d configurations found", found)
-	}
 }
