@@ -28,6 +28,7 @@ func TestPackages(t *testing.T) {
 	for _, want := range []string{
 		`-rwxr-xr-x root/root .* \./usr/lib/tallygate/aggregator`,
 		`-rwxr-xr-x root/root .* \./usr/lib/tallygate/enforcer`,
+		`-rwxr-xr-x root/root .* \./usr/lib/tallygate/enforcer-kafka`,
 		`-rwxr-xr-x root/root .* \./usr/lib/tallygate/tallygate`,
 		`l\S+ .* \./usr/bin/tallygate -> (\.\.|/usr)/lib/tallygate/tallygate`,
 		`l\S+ .* \./usr/bin/tallygate-aggregator -> (\.\.|/usr)/lib/tallygate/aggregator`,
@@ -107,6 +108,7 @@ func TestPackagedPrograms(t *testing.T) {
 	common := []string{"--config", filepath.Join(etc, "tallygate.yaml"), "--redis", stack.Redis, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}
 	runsUntilReady(t, filepath.Join(programs, "aggregator"), append(common, "--kafka", stack.Kafka[0], "--rules", filepath.Join(etc, "rules.yaml"))...)
 	runsUntilReady(t, filepath.Join(programs, "enforcer"), append(common, "--grpc-listen", "127.0.0.1:0", "--snapshot", filepath.Join(dir, "blocklist"))...)
+	runsUntilReady(t, filepath.Join(programs, "enforcer"), append(common, "--kafka", stack.Kafka[0], "--emit-admitted")...)
 }
 
 // runsUntilReady starts a program, waits until it says that it is ready, and stops it when the test ends.

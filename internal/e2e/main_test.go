@@ -44,7 +44,7 @@ var build = sync.OnceValue(func() error {
 	if raceEnabled() {
 		args = append(args, "-race")
 	}
-	args = append(args, "../../cmd/aggregator", "../../cmd/enforcer", "../../cmd/tallygate")
+	args = append(args, "../../cmd/aggregator", "../../cmd/enforcer", "../../cmd/enforcer-kafka", "../../cmd/tallygate")
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %v: %w\n%s", args, err, out)
 	}

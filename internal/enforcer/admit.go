@@ -1,31 +1,26 @@
 package enforcer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/kafkaconn/options"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/seldom"
 	"github.com/tallygate/tallygate/pipeline/admit"
-	"github.com/tallygate/tallygate/pipeline/emit"
 )
 
 // admitOptions are the options about permits.
 type admitOptions struct {
 	into  *Program
 	rules ops.Table
-	kafka *kafkaconn.Options
+	kafka *options.Options
 }
 
 func addAdmit(o *ops.Options, into *Program) *admitOptions {
-	a := &admitOptions{into: into, kafka: kafkaconn.NewOptions(o)}
+	a := &admitOptions{into: into, kafka: options.New(o)}
 	o.TextVar(&into.Admit.OnDoubt, "on-doubt", admit.Closed, "`answer` while nobody knows whether a strict limit is reached: closed, open or local")
 	a.rules = o.Table("on-doubt-of", "`RULE=ANSWER,…`: the same for single rules: closed, open or local")
 	o.IntVar(&into.Admit.Enforcers, "enforcers", 1, "`number` of decision servers that share a strict limit while it is in doubt, with the answer local")
@@ -35,7 +30,7 @@ func addAdmit(o *ops.Options, into *Program) *admitOptions {
 	return a
 }
 
-func (o *admitOptions) build() error {
+func (o *admitOptions) build(k Kafka) error {
 	var errs []error
 	if o.into.Admit.Enforcers < 1 {
 		errs = append(errs, fmt.Errorf("--enforcers %d: want at least 1", o.into.Admit.Enforcers))
@@ -49,8 +44,11 @@ func (o *admitOptions) build() error {
 		o.into.Admit.OnDoubtOf[name] = on
 	}
 	if o.into.Config.EmitAdmitted || o.into.EmitDenied {
+		if k == nil {
+			return errNoKafka
+		}
 		var err error
-		if o.into.Kafka, err = o.kafka.Build(); err != nil {
+		if o.into.Events, err = k(o.kafka); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -67,21 +65,17 @@ func (e *Program) admitter() (a *admit.Admitter, closeEvents func(), err error) 
 	cfg.Redis, cfg.Prefix, cfg.Logger = e.Redis, e.Prefix, e.Log
 	cfg.MaxDelay, cfg.MaxDelayedPerKey = -time.Second, e.Config.MaxWaitingPerKey // proxies' requests don't wait
 	closeEvents = func() {}
-	if e.Kafka != nil {
-		emitter, err := e.Kafka.Emitter(emit.Config{Prefix: e.Prefix, ClientID: "tallygate-enforcer", OnDrop: e.dropped(), Logger: e.Log})
+	if e.Events != nil {
+		events, end, err := e.Events(e)
 		if err != nil {
 			return nil, closeEvents, err
 		}
+		closeEvents = end
 		if e.Config.EmitAdmitted {
-			cfg.Events = emitter
+			cfg.Events = events
 		}
 		if e.EmitDenied {
-			e.Config.Denied = emitter
-		}
-		closeEvents = func() { e.closeEvents(emitter) }
-		if err := registerEvents(e.Registry, emitter); err != nil {
-			closeEvents()
-			return nil, closeEvents, err
+			e.Config.Denied = events
 		}
 	}
 	a, err = admit.New(cfg)
@@ -89,40 +83,4 @@ func (e *Program) admitter() (a *admit.Admitter, closeEvents func(), err error) 
 		closeEvents()
 	}
 	return a, closeEvents, err
-}
-
-// dropped logs events that will not be sent, at most once a minute.
-func (e *Program) dropped() func(emit.Drop) {
-	var line seldom.Line
-	return func(d emit.Drop) {
-		if left, due := line.Due(); due {
-			e.Log.Error("an event is lost; if it was of an admitted request, its permit is counted as a lost one", "reason", d.Reason, "error", d.Err, "left_out", left)
-		}
-	}
-}
-
-// closeWithin is how long events may take to Kafka when the program stops.
-const closeWithin = 10 * time.Second
-
-func (e *Program) closeEvents(emitter *emit.Emitter) {
-	ctx, stop := context.WithTimeout(context.Background(), closeWithin)
-	defer stop()
-	if err := emitter.Close(ctx); err != nil {
-		e.Log.Error("events are lost; permits of admitted requests are counted as lost ones", "error", err)
-	}
-}
-
-// registerEvents registers what becomes of events.
-func registerEvents(reg prometheus.Registerer, emitter *emit.Emitter) error {
-	var errs []error
-	for result, count := range map[string]func(emit.Stats) uint64{
-		"sent":    func(s emit.Stats) uint64 { return s.Emitted },
-		"dropped": func(s emit.Stats) uint64 { return s.Dropped.Total() },
-	} {
-		errs = append(errs, reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "tallygate_admit_events_total", Help: "Events of admitted and denied requests: sent to Kafka, or dropped.",
-			ConstLabels: prometheus.Labels{"result": result},
-		}, func() float64 { return float64(count(emitter.Stats())) })))
-	}
-	return errors.Join(errs...)
 }

@@ -37,15 +37,24 @@ const defaultMaxStaleness = 30 * time.Second
 // DefaultMaxWait is how long a throttled check may wait unless it is set.
 const DefaultMaxWait = 5 * time.Second
 
-// Command is cmd/enforcer: it returns the exit status.
+// Command is cmd/enforcer: it returns the exit status. It has no client of Kafka: where events are to be emitted,
+// enforcer-kafka runs in its place.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	return Kafka(nil).Command(ctx, args, stdout, stderr, getenv)
+}
+
+// Command is cmd/enforcer-kafka, if k is not nil.
+func (k Kafka) Command(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // by default it ends the program at once, without a drain
 	defer signal.Stop(hangup)
 	if ops.WriteVersion(args, "enforcer", stdout) {
 		return ops.ExitOK
 	}
-	e, err := parse(args, stdout, stderr, getenv)
+	e, err := k.parse(args, stdout, stderr, getenv)
+	if errors.Is(err, errNoKafka) {
+		err = handOver(args)
+	}
 	if err != nil {
 		return ops.Exit(stderr, "enforcer", err)
 	}
@@ -65,7 +74,7 @@ func (e *Program) listening() []any {
 	return ops.Listening(map[string]net.Listener{"listen": e.HTTP, "grpc_listen": e.GRPC, "metrics_listen": e.Metrics})
 }
 
-func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
+func (k Kafka) parse(args []string, stdout, stderr io.Writer, getenv func(string) string) (*Program, error) {
 	o := ops.NewOptions("enforcer", usage, stdout, getenv)
 	rds, logs, spans := redisconn.NewOptions(o, redisconn.Usual), o.Log(), tracing.NewOptions(o)
 	e := &Program{}
@@ -104,7 +113,7 @@ func parse(args []string, stdout, stderr io.Writer, getenv func(string) string) 
 		err = &ops.UsageError{Err: err}
 	} else if c := &e.Config; c.MaxWaiting < 1 || c.MaxWaitingPerKey < 1 {
 		err = &ops.UsageError{Err: fmt.Errorf("--max-waiting %d, --max-waiting-per-key %d: want at least 1; with --max-wait 0 none waits", c.MaxWaiting, c.MaxWaitingPerKey)}
-	} else if err = errors.Join(stale.build(), permits.build()); err == nil {
+	} else if err = errors.Join(stale.build(), permits.build(k)); err == nil {
 		err = l.open(e)
 	}
 	if err != nil {

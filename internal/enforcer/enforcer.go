@@ -20,7 +20,6 @@ import (
 	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/decision"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/redisconn"
 	"github.com/tallygate/tallygate/internal/retry"
@@ -40,7 +39,7 @@ type Program struct {
 	OffFile     string        // turns enforcement off while it exists; "": none
 	Redis       redis.UniversalClient
 	RedisAccess *redisconn.Options // the options of Redis; nil: its refusals are not watched
-	Kafka       *kafkaconn.Kafka   // where the events of requests go; nil: none are emitted
+	Events      Events             // sends the events of requests to Kafka; nil: none are emitted
 	EmitDenied  bool               // to Kafka, some of what proxies are told to deny
 	Presence    Presence           // how it is announced in Redis
 	Prefix      string

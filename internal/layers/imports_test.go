@@ -106,8 +106,10 @@ var links = []linking{
 
 	// Programs, and what they are made of. TestProgramsAreListed wants each of them here.
 	{folder: "cmd/aggregator", never: slices.Concat(embedded, helpers, []string{grpc, envoy, mail, "internal/cli", "internal/console", "internal/decision", "internal/doctor", "internal/notify"})},
+	{folder: "cmd/enforcer", never: slices.Concat(embedded, helpers, kafkaClients, []string{oidc, mail, "pipeline/kafkalog", "pipeline/aggregate", "pipeline/emit",
+		"pipeline/blocklist/publish", "pipeline/admit/publish", "internal/aggregator", "internal/cli", "internal/console", "internal/doctor", "internal/notify"})},
 	// It may emit, and reads nothing of Kafka.
-	{folder: "cmd/enforcer", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, oidc, mail, "github.com/jcmturner", "pipeline/kafkalog", "pipeline/aggregate",
+	{folder: "cmd/enforcer-kafka", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, oidc, mail, "github.com/jcmturner", "pipeline/kafkalog", "pipeline/aggregate",
 		"pipeline/blocklist/publish", "pipeline/admit/publish", "internal/aggregator", "internal/cli", "internal/console", "internal/doctor", "internal/notify"})},
 	{folder: "cmd/tallygate", never: helpers}, // its dev brings the embedded servers
 	// Services that emit and follow the blocklist; those that ask for permits bring rules, and YAML with them.

@@ -10,7 +10,7 @@ import (
 
 // What package syscall has on Linux, macOS and Windows alike, and we use. Other names need a file for the
 // systems that have them (//go:build), or the programs build on Linux only.
-var onEverySystem = strings.Fields("EADDRINUSE ECONNREFUSED EISDIR SIGHUP SIGINT SIGKILL SIGTERM")
+var onEverySystem = strings.Fields("EADDRINUSE ECONNREFUSED EISDIR Exec SIGHUP SIGINT SIGKILL SIGTERM")
 
 func TestProgramsBuildOnEverySystem(t *testing.T) {
 	name := regexp.MustCompile(`\bsyscall\.([A-Z]\w*)`)

@@ -1,0 +1,18 @@
+// Command enforcer-kafka is cmd/enforcer with a client of Kafka, for --emit-admitted and --emit-denied. See --help.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/tallygate/tallygate/internal/enforcer/events"
+	"github.com/tallygate/tallygate/internal/ops"
+)
+
+func main() {
+	ops.LimitMemory()
+	ctx, stop := ops.Stoppable(context.Background())
+	status := events.Command(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+	stop()
+	os.Exit(status)
+}
