@@ -16,6 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 )
 
 // api is the handler of the HTTP listener, each part for the callers that may use it.
@@ -66,7 +67,7 @@ func serveWhoami(w http.ResponseWriter, r *http.Request) {
 func asActor(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := access.From(r.Context())
-		serve(w, r.WithContext(aggregate.WithActor(r.Context(), aggregate.Actor{
+		serve(w, r.WithContext(ask.WithActor(r.Context(), ask.Actor{
 			Name: id.Name, Role: id.Role.String(),
 			May: func(command string) error { return id.May(roleFor(command)) },
 		})))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
@@ -18,12 +19,7 @@ import (
 // be called by any goroutine.
 type Aggregator struct {
 	*instance
-	*answers
-	overview
-	cluster
-	history
-	auditor
-	distribution
+	*ask.Answers
 	*following
 	watching  watching
 	agreement *agreement
@@ -35,14 +31,8 @@ func New(cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	peers, err := newPeers(&cfg)
-	if err != nil {
-		return nil, fmt.Errorf("aggregator: %w", err)
-	}
-	cfg.peerKey = peers.public
 	a := &instance{
 		cfg:     cfg,
-		peers:   peers,
 		log:     cfg.Logger,
 		names:   topics.NamesOf(cfg.Prefix),
 		metrics: newMetrics(cfg.Registry),
@@ -61,28 +51,31 @@ func New(cfg Config) (*Aggregator, error) {
 		reads.Far = farBroker
 		a.fetcher, err = kafkalog.New(reads)
 	}
+	a.book, a.audits.some = newRulebook(a), make(chan struct{}, 1)
+	var answers *ask.Answers
+	if err == nil {
+		answers, err = ask.New(ask.Config{
+			Instance: asked{a}, Rules: a.book, Group: asked{a},
+			Name: a.name(), Advertise: cfg.Advertise, PeerTLS: cfg.PeerTLS, Dial: cfg.dial,
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a.book, a.audits.some = newRulebook(a), make(chan struct{}, 1)
+	a.cfg.peerKey = answers.PeerKey()
 	return &Aggregator{
-		instance: a,
-		answers:  &answers{instance: a, listing: make(chan struct{}, blockedAtOnce)},
-		overview: overview{instance: a},
-		cluster:  cluster{instance: a},
-		history:  history{instance: a, turn: make(chan struct{}, 1)},
-		auditor:  auditor{overview{instance: a}},
-
-		distribution: distribution{instance: a, walking: make(chan struct{}, 1)},
-		following:    &following{instance: a},
-		watching:     watching{instance: a},
-		agreement:    &agreement{instance: a, unmet: map[string]int{}},
+		instance:  a,
+		Answers:   answers,
+		following: &following{instance: a},
+		watching:  watching{instance: a},
+		agreement: &agreement{instance: a, unmet: map[string]int{}},
 	}, nil
 }
 
 // Run joins the group and counts until ctx ends. It then makes durable what was counted, releases
 // the partitions, and returns nil.
 func (a *Aggregator) Run(ctx context.Context) error {
+	defer a.CloseIdleConnections()
 	if err := a.open(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil

@@ -3,7 +3,6 @@ package aggregate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +58,7 @@ func (a *agreement) run(ctx context.Context) {
 			continue // Kafka does not answer, which others log
 		}
 		last, at = session, time.Now()
-		a.look(ctx, othersOf(group.groups, a.peers.public))
+		a.look(ctx, othersOf(group.groups, a.cfg.peerKey))
 	}
 }
 
@@ -89,7 +88,7 @@ func othersOf(groups []*sarama.GroupDescription, own string) (all []otherMember)
 func (a *agreement) look(ctx context.Context, others []otherMember) {
 	if a.cfg.Meeting != nil {
 		ctx, cancel := context.WithTimeout(ctx, meetWithin)
-		met, err := a.cfg.Meeting.Meet(ctx, a.peers.public)
+		met, err := a.cfg.Meeting.Meet(ctx, a.cfg.peerKey)
 		cancel()
 		if err == nil { // else nobody can be met, which the publisher logs
 			a.meet(others, met)
@@ -155,22 +154,4 @@ func (a *agreement) compare(own topics.Member, others []otherMember) []api.Diffe
 		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Address, y.Address), cmp.Compare(x.What, y.What))
 	})
 	return differs
-}
-
-// Agrees returns nil if the members of the group agree in what must be the same for all, and else how they differ,
-// as far as this instance has seen. Events are counted all the same.
-func (a *Aggregator) Agrees() error {
-	var all []error
-	for _, d := range a.Differences() {
-		all = append(all, errors.New(d.String()))
-	}
-	return errors.Join(all...)
-}
-
-// Differences returns what Agrees tells of.
-func (a *Aggregator) Differences() []api.Difference {
-	if seen := a.agreement.seen.Load(); seen != nil {
-		return *seen
-	}
-	return nil
 }

@@ -37,8 +37,8 @@ func (l *lobby) Meet(_ context.Context, own string) (met []string, err error) {
 // looking is an instance that compares itself with others, and what it says then.
 func looking(meeting Meeting) (look func(others ...topics.Member) string, log *testrun.Output) {
 	log = &testrun.Output{}
-	cfg := Config{Meeting: meeting, Shards: 1, Logger: log.Logger(), BrokerTime: "append", RuleFile: RuleFile{Source: []byte("the group's")}}
-	a := &Aggregator{agreement: &agreement{instance: &instance{cfg: cfg, peers: &peers{public: "own"}, log: cfg.Logger, metrics: newMetrics(nil)}, unmet: map[string]int{}}}
+	cfg := Config{peerKey: "own", Meeting: meeting, Shards: 1, Logger: log.Logger(), BrokerTime: "append", RuleFile: RuleFile{Source: []byte("the group's")}}
+	a := &Aggregator{agreement: &agreement{instance: &instance{cfg: cfg, log: cfg.Logger, metrics: newMetrics(nil)}, unmet: map[string]int{}}}
 	return func(others ...topics.Member) string {
 		all := make([]otherMember, len(others))
 		for i, m := range others {

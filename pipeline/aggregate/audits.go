@@ -96,7 +96,7 @@ func (q *audits) run(ctx context.Context, log *slog.Logger, write func(context.C
 }
 
 // writeAudit writes an entry, and returns when it is durable.
-func (a overview) writeAudit(ctx context.Context, key string, entry any) error {
+func (a *instance) writeAudit(ctx context.Context, key string, entry any) error {
 	value, err := json.Marshal(entry)
 	if err != nil {
 		return err

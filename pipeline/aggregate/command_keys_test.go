@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
@@ -63,6 +63,22 @@ func (r *rig) standing(m *member, key []event.Dim, rule string) rules.Explanatio
 	return rules.Explanation{}
 }
 
+// ruleOf returns the rule of a limit's name.
+func ruleOf(limit string) string {
+	rule, _, _ := strings.Cut(limit, "/")
+	return rule
+}
+
+// homeOf returns the partition that owns a key.
+func homeOf(key []event.Dim) int32 {
+	for _, d := range key {
+		if d.Name == "uid" {
+			return event.Partition([]byte(d.Value), rigPartitions)
+		}
+	}
+	return event.Partition([]byte(event.FormatKey(key)), rigPartitions)
+}
+
 // crash makes a member lose what is not durable, and waits until it has its partitions again.
 func (r *rig) crash(m *member) {
 	r.t.Helper()
@@ -91,7 +107,7 @@ func TestForgetErasesEveryKeyOfAUser(t *testing.T) {
 			return r.count("u1", "per-year", m) == (campaigns+3)*event.One && len(r.inForceOn("attrs.campaign=hot&uid=u1")) == 2 &&
 				len(r.inForceOn("attrs.campaign=hot&uid=u11")) == 2
 		})
-		done, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
+		done, err := m.Command(t.Context(), ask.Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,14 +189,14 @@ func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 		eventually(t, "both are blocked", func() bool {
 			return len(r.inForceOn("attrs.campaign=a&uid=u1")) == 2 && len(r.inForceOn("attrs.campaign=a&uid=u2")) == 2
 		})
-		give := func(c Command) {
+		give := func(c ask.Command) {
 			t.Helper()
 			c.Name, c.Reason = "exempt", "a test"
 			if _, err := m.Command(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
 		}
-		give(Command{Key: uidKey("u1"), Rule: "per-campaign", For: time.Hour})
+		give(ask.Command{Key: uidKey("u1"), Rule: "per-campaign", For: time.Hour})
 		if got := r.inForceOn("attrs.campaign=a&uid=u1"); len(got) != 0 {
 			t.Errorf("of the exempt user there is in force %v", got)
 		}
@@ -201,7 +217,7 @@ func TestAnExemptionByCommandHoldsForKeysWithMoreDimensions(t *testing.T) {
 		if got := r.inForce("u1"); len(got) != 1 {
 			t.Errorf("by the other rule there is in force %v, want one", got)
 		}
-		give(Command{Key: uidKey("u1"), Rule: "per-campaign"})
+		give(ask.Command{Key: uidKey("u1"), Rule: "per-campaign"})
 		r.emit(shown("u1", "b")...)
 		eventually(t, "the exemption is over", func() bool { return len(r.inForceOn("attrs.campaign=b&uid=u1")) == 2 })
 	})
@@ -212,8 +228,8 @@ func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
 	inMemory(t, func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, byCampaign))
 		for rule, ok := range map[string]bool{"": true, "manual": true, "per-campaign": true, "per-campaign/all": true, "per-camp": false, "all": false} {
-			_, err := m.Command(t.Context(), Command{Name: "unblock", Key: uidKey("u1"), Rule: rule, Reason: "a test"})
-			if ok != (err == nil) || !ok && (!errors.Is(err, ErrCommand) || !strings.Contains(err.Error(), rule)) {
+			_, err := m.Command(t.Context(), ask.Command{Name: "unblock", Key: uidKey("u1"), Rule: rule, Reason: "a test"})
+			if ok != (err == nil) || !ok && (!errors.Is(err, ask.ErrCommand) || !strings.Contains(err.Error(), rule)) {
 				t.Errorf("rule %q: %v", rule, err)
 			}
 		}
@@ -223,49 +239,4 @@ func TestCommandsOnRulesThatThereAreNot(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
-}
-
-// In whatever spelling an address is given, the key is that of its events.
-func TestKeysThatAreAskedForAreThoseOfEvents(t *testing.T) {
-	ask, err := explainQuery(url.Values{"ip": {"::FFFF:192.0.2.1"}, "ip/64": {"2001:DB8::7:1"}, "api": {"search"}})
-	if text := event.FormatKey(ask.key); err != nil || ask.api != "search" || text != "ip=192.0.2.1&ip/64=2001%3Adb8%3A%3A%2F64" {
-		t.Errorf("%s %s %v", text, ask.api, err)
-	}
-	ask, err = explainQuery(url.Values{"key.api": {"search"}, "ip/24": {"192.0.2.1"}, "exact": {"true"}, "limit": {"0"}})
-	if text := event.FormatKey(ask.key); err != nil || ask.api != "" || text != "api=search&ip/24=192.0.2.0%2F24" || !ask.exact || ask.limit != 0 {
-		t.Errorf("%s %+v %v", text, ask, err)
-	}
-	if ask, err := explainQuery(url.Values{"all": {"true"}, "api": {"search"}}); err != nil || ask.api != "search" || event.FormatKey(ask.key) != "all=true" {
-		t.Errorf("%+v %v", ask, err)
-	}
-	for _, text := range []string{"ip/64=2001%3Adb8%3A%3A%2F64&uid=4%202", "uid=4%202 ip/64=2001:db8::1"} { // as it was printed
-		if ask, err := explainQuery(url.Values{"key": {text}}); err != nil || event.FormatKey(ask.key) != "ip/64=2001%3Adb8%3A%3A%2F64&uid=4%202" {
-			t.Errorf("%q: %+v %v", text, ask, err)
-		}
-	}
-	for _, q := range []url.Values{
-		{"all": {"yes"}}, {"ip/24/64": {"192.0.2.1"}}, {"uid": {"1"}, "key.uid": {"1"}}, {"key.": {"x"}}, {"ip": {"nowhere"}},
-		{"key": {"uid=1"}, "uid": {"1"}}, {"key": {"42"}}, {"uid": {"1"}, "limit": {"-1"}}, {"uid": {"1"}, "exact": {"maybe"}}, {"uid": {"1"}, "partition": {"x"}}, {"limit": {"1"}},
-	} {
-		if ask, err := explainQuery(q); err == nil {
-			t.Errorf("%v asks for %+v", q, ask)
-		}
-	}
-	for _, long := range []string{strings.Repeat("é", 11_000), strings.Repeat("u", 257), "a\xffb"} {
-		ask, err := explainQuery(url.Values{"attrs.x": {long}, "uid": {long}})
-		want := []event.Dim{{Name: "attrs.x", Value: event.CanonicalText(long)}, {Name: "uid", Value: event.CanonicalUID(long)}}
-		if err != nil || !slices.Equal(ask.key, want) {
-			t.Errorf("%.60v, %v; want %.60v", ask.key, err, want)
-		}
-	}
-}
-
-// Durations are told as people write them.
-func TestCommandsThatLastTooLong(t *testing.T) {
-	for lasts, want := range map[time.Duration]string{200 * 24 * time.Hour: "200d: at most 90d, ", -time.Second: "-1s: a duration is not negative"} {
-		c := Command{Name: "exempt", Key: uidKey("u1"), For: lasts, Reason: "a test"}
-		if err := c.validate(); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v: %v, want %s", lasts, err, want)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -25,7 +26,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 		for i := range campaigns {
 			list = append(list, fmt.Sprintf("c%d-%s", i, strings.Repeat("x", 150)))
 		}
-		p := m.partition(m.Partition(uidKey("u1")))
+		p := m.partition(homeOf(uidKey("u1")))
 		eventually(t, "all keys are judged", func() (all bool) {
 			p.View(func(s *shard.Shard, _ *owner.Rules) { all = s.AllJudged() })
 			return all
@@ -38,7 +39,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 		r.memory.Room(r.names.Table, p.ID(), 5)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
+			_, err := m.Command(t.Context(), ask.Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
 			failed <- err
 		}()
 		eventually(t, "it is done on some of the keys", func() bool {
@@ -61,7 +62,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 		// them would not apply to them.
 		synctest.Wait()
 		eventually(t, "it is given again", func() bool {
-			_, err := m.Command(t.Context(), Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
+			_, err := m.Command(t.Context(), ask.Command{Name: "forget", Key: uidKey("u1"), Reason: "a test", By: "tester"})
 			return err == nil
 		})
 		if got := r.namedIn("uid=u1"); len(got) > 0 {

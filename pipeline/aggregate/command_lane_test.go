@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
@@ -63,7 +64,7 @@ func TestCommandsPassWhatOthersForward(t *testing.T) {
 		eventually(t, "of the address is counted what needed no forward", func() bool {
 			return r.countIP(ip, "by-ip", m) == event.Decimal(here)*event.One
 		})
-		for _, cmd := range []Command{{Name: "block", For: time.Hour}, {Name: "unblock"}, {Name: "reset"}, {Name: "exempt", For: time.Hour}, {Name: "forget"}} {
+		for _, cmd := range []ask.Command{{Name: "block", For: time.Hour}, {Name: "unblock"}, {Name: "reset"}, {Name: "exempt", For: time.Hour}, {Name: "forget"}} {
 			cmd.Key, cmd.Reason, cmd.By = ipKey(ip), "a test", "tester"
 			if _, err := m.Command(within(t, 15*time.Second), cmd); err != nil {
 				t.Fatalf("%s: %v", cmd.Name, err)
@@ -111,7 +112,7 @@ func TestCommandsInAFlood(t *testing.T) {
 		}
 		r.emitTo(r.names.Loop, p.ID(), loopCommand+string(older))
 		late := p.Lateness(began)
-		if _, err := m.Command(within(t, commandWithin), Command{Name: "block", Key: ipKey(ip), For: time.Hour, Reason: "a test"}); err != nil {
+		if _, err := m.Command(within(t, 20*time.Second), ask.Command{Name: "block", Key: ipKey(ip), For: time.Hour, Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("answered after %v; %s when it was given, %s afterwards", time.Since(began), late, p.Lateness(time.Now()))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/internal/keytext"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
@@ -42,7 +44,7 @@ func (r *rig) inForce(uid string) map[string]verdict.Verdict {
 func TestCommands(t *testing.T) {
 	inMemoryShows(t, "a command clears, blocks, resets or exempts, and is in the audit", func(t *testing.T, r *rig) {
 		m := r.begin(compile(t, yearly))
-		do := func(c Command) api.Commanded {
+		do := func(c ask.Command) api.Commanded {
 			t.Helper()
 			c.Reason, c.By = "a test", "tester"
 			done, err := m.Command(t.Context(), c)
@@ -51,14 +53,14 @@ func TestCommands(t *testing.T) {
 			}
 			return done
 		}
-		if done := do(Command{Name: "block", Key: uidKey("u1"), For: time.Hour}); len(done.Verdicts) != 1 {
+		if done := do(ask.Command{Name: "block", Key: uidKey("u1"), For: time.Hour}); len(done.Verdicts) != 1 {
 			t.Errorf("a block published %v", done.Verdicts)
 		}
 		v, ok := r.inForce("u1")[rules.ManualRule]
 		if !ok || v.Until-v.Since != event.Hour || !v.Covers("whatever") || v.Seq <= 0 {
 			t.Errorf("after a block of an hour there is in force %+v", v)
 		}
-		do(Command{Name: "unblock", Key: uidKey("u1")})
+		do(ask.Command{Name: "unblock", Key: uidKey("u1")})
 		if got := r.inForce("u1"); len(got) != 0 {
 			t.Errorf("after unblock there is in force %v", got)
 		}
@@ -69,17 +71,17 @@ func TestCommands(t *testing.T) {
 		eventually(t, "three users reach their limit", func() bool {
 			return len(r.inForce("u2")) == 1 && len(r.inForce("u3")) == 1 && len(r.inForce("u4")) == 1
 		})
-		do(Command{Name: "reset", Key: uidKey("u2"), Rule: "per-year"})
+		do(ask.Command{Name: "reset", Key: uidKey("u2"), Rule: "per-year"})
 		if got := r.count("u2", "per-year", m); got != 0 || len(r.inForce("u2")) != 0 {
 			t.Errorf("after reset u2 has counted %v, and %v is in force", got, r.inForce("u2"))
 		}
-		do(Command{Name: "exempt", Key: uidKey("u3"), For: time.Hour})
+		do(ask.Command{Name: "exempt", Key: uidKey("u3"), For: time.Hour})
 		r.emit(hit("u3", "a"), hit("u3", "a"))
 		eventually(t, "the exempt user is counted on", func() bool { return r.count("u3", "per-year", m) == 7*event.One })
 		if got := r.inForce("u3"); len(got) != 0 {
 			t.Errorf("of the exempt user there is in force %v", got)
 		}
-		do(Command{Name: "forget", Key: uidKey("u4")})
+		do(ask.Command{Name: "forget", Key: uidKey("u4")})
 		if got := r.count("u4", "per-year", m); got != 0 || len(r.inForce("u4")) != 0 {
 			t.Errorf("after forget u4 has counted %v, and %v is in force", got, r.inForce("u4"))
 		}
@@ -125,7 +127,7 @@ func TestACommandIsCarriedOutOnce(t *testing.T) {
 			r.emit(hit("u1", "a"))
 		}
 		eventually(t, "four are counted", func() bool { return r.count("u1", "per-year", one) == 4*event.One })
-		if _, err := one.Command(t.Context(), Command{Name: "reset", Key: uidKey("u1"), Reason: "a test"}); err != nil {
+		if _, err := one.Command(t.Context(), ask.Command{Name: "reset", Key: uidKey("u1"), Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -233,7 +235,7 @@ func TestBlocked(t *testing.T) {
 		r.emit(hit("free", "a"))
 		list := func(rule string) int { return len(r.blockedList(m, rule, 0)) }
 		eventually(t, "ten users are blocked", func() bool { return list("") == 10 })
-		if _, err := m.Command(t.Context(), Command{Name: "block", Key: uidKey("free"), For: time.Hour, Reason: "a test"}); err != nil {
+		if _, err := m.Command(t.Context(), ask.Command{Name: "block", Key: uidKey("free"), For: time.Hour, Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 		if a, b, c, d := list(""), list("per-year"), list(rules.ManualRule), list("nosuch"); a != 11 || b != 10 || c != 1 || d != 0 {
@@ -274,15 +276,15 @@ func (r *rig) blockedList(m *member, rule string, limit int) (keys []string) {
 				return nil
 			}
 			var reply api.Blocked
-			if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK || limit > 0 && len(reply.Keys) > limit || len(reply.Keys) > blockedLimit {
+			if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK || limit > 0 && len(reply.Keys) > limit || len(reply.Keys) > 1000 {
 				r.t.Fatalf("%d %v: %d keys: %.200s", w.Code, err, len(reply.Keys), w.Body)
 			}
 			for _, b := range reply.Keys {
-				key, err := keyOf(b.Key)
-				if err != nil || slices.Contains(keys, event.FormatKey(key)) {
-					r.t.Fatalf("%v: %v, or it came twice", b.Key, err)
+				key := keytext.FormatMap(b.Key)
+				if slices.Contains(keys, key) {
+					r.t.Fatalf("%s came twice", key)
 				}
-				keys = append(keys, event.FormatKey(key))
+				keys = append(keys, key)
 			}
 			if after = reply.Next; after == "" {
 				break

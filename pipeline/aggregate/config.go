@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"net"
 	"runtime/debug"
 	"time"
 
@@ -61,6 +63,8 @@ type Config struct {
 	// ForwardWhole has all instances of the group forward events one by one and whole, as programs did that
 	// read no packs.
 	ForwardWhole bool
+
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // to other instances, for tests; nil: the network
 
 	packAfter time.Duration // tests change it; 0 is 3 s, a little longer than members take to get new rules
 

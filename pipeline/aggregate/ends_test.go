@@ -81,7 +81,7 @@ func TestAnEndIsPublishedAtAStopBehindACheckpoint(t *testing.T) {
 				return x[0].Count > 119*event.One
 			})
 			durable := func() float64 {
-				at, _ := m.sample(t, "tallygate_last_checkpoint_timestamp_seconds", "partition="+label(m.Partition(key)))
+				at, _ := m.sample(t, "tallygate_last_checkpoint_timestamp_seconds", "partition="+label(homeOf(key)))
 				return at // 0 before the first
 			}
 			for range 2 { // the second checkpoint begins after the flood

@@ -87,7 +87,7 @@ var errQuiet = fmt.Errorf("no broker answers fetches: %w", context.DeadlineExcee
 
 // kafkaTrouble returns what Kafka does not do for this instance now; nil if all is well. Of several faults it
 // is the one that somebody has to mend: a refusal before a server that is away, and what is older first.
-func (a overview) kafkaTrouble(at time.Time) *api.Trouble {
+func (a *instance) kafkaTrouble(at time.Time) *api.Trouble {
 	all := a.faults.now(at)
 	a.mu.RLock()
 	for _, o := range a.owns {

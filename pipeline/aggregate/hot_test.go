@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
@@ -47,11 +48,11 @@ func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 			if reply := hotKeys(t, m, "?limit=1"); len(reply.Keys) != 1 {
 				t.Errorf("one key was asked for: %+v", reply.Keys)
 			}
-			if body := ask(m.ServeExplain, "/v1/explain?uid=busy").Body.String(); !strings.Contains(body, `"hot":{"share":0.`) {
+			if body := get(m.ServeExplain, "/v1/explain?uid=busy").Body.String(); !strings.Contains(body, `"hot":{"share":0.`) {
 				t.Errorf("explain does not say that the key is hot: %s", body)
 			}
 			for _, bad := range []string{"0", "1001", "many"} {
-				if w := ask(m.ServeHotKeys, "/v1/hot-keys?limit="+bad); w.Code != http.StatusBadRequest {
+				if w := get(m.ServeHotKeys, "/v1/hot-keys?limit="+bad); w.Code != http.StatusBadRequest {
 					t.Errorf("limit %s answers %d", bad, w.Code)
 				}
 			}
@@ -88,15 +89,15 @@ func TestQuestionsBeforeTheConnection(t *testing.T) {
 	if _, err := a.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if w := ask(a.ServeExplain, "/v1/explain?uid=1"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not connected") {
+	if w := get(a.ServeExplain, "/v1/explain?uid=1"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not connected") {
 		t.Errorf("explain: %d %s", w.Code, w.Body)
 	}
-	if w := ask(a.ServeHotKeys, "/v1/hot-keys"); w.Code != http.StatusOK || strings.Count(w.Body.String(), "not connected") != rigPartitions {
+	if w := get(a.ServeHotKeys, "/v1/hot-keys"); w.Code != http.StatusOK || strings.Count(w.Body.String(), "not connected") != rigPartitions {
 		t.Errorf("hot-keys: %d %s", w.Code, w.Body)
 	}
 }
 
-func ask(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
+func get(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	handler(w, httptest.NewRequest(http.MethodGet, path, nil)) //nolint:noctx // answered at once
 	return w
@@ -104,7 +105,7 @@ func ask(handler http.HandlerFunc, path string) *httptest.ResponseRecorder {
 
 func hotKeys(t *testing.T, m *member, query string) (reply api.HotKeys) {
 	t.Helper()
-	w := ask(m.ServeHotKeys, "/v1/hot-keys"+query)
+	w := get(m.ServeHotKeys, "/v1/hot-keys"+query)
 	if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 	}
@@ -112,23 +113,23 @@ func hotKeys(t *testing.T, m *member, query string) (reply api.HotKeys) {
 }
 
 func TestWhatTheLogTellsOfHeat(t *testing.T) {
-	hot := func(partition int32, rate, share float64) heat {
-		return heat{partition, rate, []hotkeys.Key{{Text: []byte("attrs.a=x&uid=42"), Share: share, Rate: share * rate}}}
+	hot := func(partition int32, rate, share float64) ask.Heat {
+		return ask.Heat{Partition: partition, Rate: rate, Keys: []hotkeys.Key{{Text: []byte("attrs.a=x&uid=42"), Share: share, Rate: share * rate}}}
 	}
-	even := []heat{{partition: 0, rate: 1000}, {partition: 1, rate: 1100}, {partition: 2, rate: 900}}
+	even := []ask.Heat{{Partition: 0, Rate: 1000}, {Partition: 1, Rate: 1100}, {Partition: 2, Rate: 900}}
 	for _, c := range []struct {
 		about string
-		list  []heat
+		list  []ask.Heat
 		want  []string // the partitions reported, and in which words
 	}{
 		{"nothing", even, nil},
-		{"one key", []heat{even[0], hot(1, 1100, 0.2), even[2]}, []string{"1 one key"}},
-		{"a key below the share", []heat{even[0], hot(1, 1100, 0.09), even[2]}, nil},
-		{"a key below the rate", []heat{even[0], hot(1, 400, 0.2), even[2]}, nil},
-		{"a partition", []heat{even[0], {partition: 1, rate: 3000}, even[2]}, []string{"1 a partition"}},
-		{"a partition, none of much", []heat{{partition: 0, rate: 1}, {partition: 1, rate: 90}}, nil},
-		{"the only partition", []heat{{partition: 1, rate: 90_000}}, nil},
-		{"a key and its partition: one line", []heat{even[0], hot(1, 9000, 0.2), even[2]}, []string{"1 one key"}},
+		{"one key", []ask.Heat{even[0], hot(1, 1100, 0.2), even[2]}, []string{"1 one key"}},
+		{"a key below the share", []ask.Heat{even[0], hot(1, 1100, 0.09), even[2]}, nil},
+		{"a key below the rate", []ask.Heat{even[0], hot(1, 400, 0.2), even[2]}, nil},
+		{"a partition", []ask.Heat{even[0], {Partition: 1, Rate: 3000}, even[2]}, []string{"1 a partition"}},
+		{"a partition, none of much", []ask.Heat{{Partition: 0, Rate: 1}, {Partition: 1, Rate: 90}}, nil},
+		{"the only partition", []ask.Heat{{Partition: 1, Rate: 90_000}}, nil},
+		{"a key and its partition: one line", []ask.Heat{even[0], hot(1, 9000, 0.2), even[2]}, []string{"1 one key"}},
 	} {
 		j := heatJudge{share: 0.1, rate: 100}
 		if lines := j.lines(0, c.list); lines != nil {
@@ -153,7 +154,7 @@ func TestWhatTheLogTellsOfHeat(t *testing.T) {
 }
 
 func TestHeatLines(t *testing.T) {
-	list := []heat{{7, 1000, []hotkeys.Key{{Text: []byte("attrs.a=x&uid=42"), Share: 0.5, Rate: 500}}}}
+	list := []ask.Heat{{Partition: 7, Rate: 1000, Keys: []hotkeys.Key{{Text: []byte("attrs.a=x&uid=42"), Share: 0.5, Rate: 500}}}}
 	j := heatJudge{share: 0.1, rate: 100, names: true}
 	told := 0
 	for at := event.Micros(0); at < 5*event.Minute; at += event.Second {

@@ -3,7 +3,6 @@ package aggregate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -38,7 +37,6 @@ type instance struct {
 	budget  *budget.Budget
 	bundles inFlight
 	members members
-	peers   *peers
 	fetcher *kafkalog.Fetcher // of the group's claims
 	logs    *kafkalog.Fetcher // of changelogs and rules: no claim waits for these
 	reading []func()          // stop fetcher and logs
@@ -59,14 +57,6 @@ type instance struct {
 	session *owner.Session // nil between sessions
 	parts   map[int32]*owner.Partition
 	owns    map[int32]*ownership
-}
-
-// answers serves the HTTP API and carries out what operators ask for. If another instance owns the
-// key, it asks that one.
-type answers struct {
-	*instance
-	listing  chan struct{}   // holds one for each page of blocked keys that is being made
-	strictly StrictExplainer // nil: nobody knows
 }
 
 // watching observes the group and Kafka, for metrics and the log.
@@ -184,7 +174,6 @@ func (a *instance) partitionEnv() owner.Env {
 const askedWithin = time.Second
 
 func (a *instance) close() {
-	a.peers.transport.CloseIdleConnections()
 	a.asking.await()
 	for _, stop := range a.reading {
 		stop()
@@ -238,9 +227,6 @@ func (q *questions) await() {
 	case <-patience.C:
 	}
 }
-
-// ErrNotOwner says that another instance owns the key's partition. Owner tells which.
-var ErrNotOwner = errors.New("aggregate: another instance owns the key")
 
 // begin sets the session that partitions are opened in from now on; nil ends it.
 func (a *instance) begin(s *owner.Session) {

@@ -1,7 +1,6 @@
 package aggregate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -18,6 +18,9 @@ import (
 // asks the coordinator once. An owner that was replaced meanwhile refuses the question, and it can
 // be repeated.
 const memberAge = time.Second
+
+// peerAgain is how long lies between two questions about members with unknown keys.
+const peerAgain = 100 * time.Millisecond
 
 // membersWithin is how long a question about the group's members may wait for the coordinator.
 const membersWithin = 500 * time.Millisecond
@@ -115,15 +118,8 @@ func (s *members) describe(a *instance, age time.Duration) ([]*sarama.GroupDescr
 	return groups, err
 }
 
-// address is where a partition's owner can be reached, or why it cannot.
-type address struct {
-	addr string
-	tls  bool
-	err  error
-}
-
 // owners returns the owner of each partition that has one, as the group's coordinator knows them.
-func (a *instance) owners() (map[int32]address, error) {
+func (a *instance) owners() (map[int32]ask.Address, error) {
 	groups, err := a.members.describe(a, memberAge)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the group's members: %w", err)
@@ -131,8 +127,8 @@ func (a *instance) owners() (map[int32]address, error) {
 	return ownersOf(a, groups)
 }
 
-func ownersOf(a *instance, groups []*sarama.GroupDescription) (map[int32]address, error) {
-	all := map[int32]address{}
+func ownersOf(a *instance, groups []*sarama.GroupDescription) (map[int32]ask.Address, error) {
+	all := map[int32]ask.Address{}
 	for _, g := range groups {
 		for _, m := range g.Members {
 			assigned, err := m.GetMemberAssignment()
@@ -152,10 +148,10 @@ func ownersOf(a *instance, groups []*sarama.GroupDescription) (map[int32]address
 			}
 			for _, id := range assigned.Topics[a.names.Events] {
 				if is.Advertise == "" {
-					all[id] = address{err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
+					all[id] = ask.Address{Err: fmt.Errorf("partition %d belongs to %s at %s, which advertises no address: start it with --advertise", id, m.ClientId, m.ClientHost)}
 					continue
 				}
-				all[id] = address{addr: is.Advertise, tls: is.TLS}
+				all[id] = ask.Address{Addr: is.Advertise, TLS: is.TLS}
 			}
 		}
 	}
@@ -216,22 +212,4 @@ func describeGroup(admin sarama.ClusterAdmin, name string) ([]*sarama.GroupDescr
 		}
 	}
 	return groups, nil
-}
-
-// Owner returns the advertised address of the instance that owns a partition, as the group's
-// coordinator knows it.
-func (a *instance) Owner(ctx context.Context, partition int32) (string, error) {
-	o, err := a.owner(ctx, partition)
-	return o.addr, err
-}
-
-func (a *instance) owner(ctx context.Context, partition int32) (address, error) {
-	owners, err := a.owners()
-	if err != nil {
-		return address{}, err
-	}
-	if o, ok := owners[partition]; ok {
-		return o, cmp.Or(o.err, ctx.Err())
-	}
-	return address{}, fmt.Errorf("partition %d has no owner at the moment: the group rebalances, or no instance runs", partition)
 }

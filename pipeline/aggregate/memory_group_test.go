@@ -87,7 +87,7 @@ func (r *rig) serve(h http.Handler) *httptest.Server {
 func meet(ms ...*member) {
 	all := &sarama.GroupDescription{Members: map[string]*sarama.GroupMemberDescription{}}
 	for i, m := range ms {
-		is := kmsg.ConsumerMemberMetadata{UserData: topics.Member{Advertise: m.cfg.Advertise, Key: m.peers.public, Packs: true}.UserData()}
+		is := kmsg.ConsumerMemberMetadata{UserData: topics.Member{Advertise: m.cfg.Advertise, Key: m.PeerKey(), Packs: true}.UserData()}
 		has := kmsg.ConsumerMemberAssignment{Topics: []kmsg.ConsumerMemberAssignmentTopic{{Topic: m.names.Events, Partitions: m.share}}}
 		all.Members[fmt.Sprint(i)] = &sarama.GroupMemberDescription{
 			ClientId: m.cfg.Prefix + defaultClient, ClientHost: "/192.0.2.9", MemberMetadata: is.AppendTo(nil), MemberAssignment: has.AppendTo(nil),

@@ -39,7 +39,7 @@ func inMemoryShows(t *testing.T, sentence string, test func(t *testing.T, r *rig
 // startInMemory starts a member that owns all partitions, or its share of them.
 func (r *rig) startInMemory(cfg Config) *member {
 	r.t.Helper()
-	cfg.Brokers = []string{"memory:9"}
+	cfg.Brokers, cfg.dial = []string{"memory:9"}, r.network.dial
 	file := cfg.RuleFile
 	cfg.RuleFile = RuleFile{} // versions come from reload
 	a, err := New(cfg)
@@ -54,7 +54,6 @@ func (r *rig) startInMemory(cfg Config) *member {
 	a.env = a.partitionEnv()
 	a.env.Kafka, a.env.Packs = r.memory, func() bool { return true }
 	a.online.Store(true)
-	a.peers.transport.DialContext = r.network.dial
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	m := &member{Aggregator: a, stop: stop, done: make(chan error, 1), share: r.share}
 	if r.share == nil {
@@ -70,7 +69,7 @@ func (r *rig) startInMemory(cfg Config) *member {
 		}
 		stopAux()
 		aux.Wait()
-		a.peers.transport.CloseIdleConnections()
+		a.CloseIdleConnections()
 		m.done <- a.fatal()
 	}()
 	r.t.Cleanup(func() { m.end(r.t) })

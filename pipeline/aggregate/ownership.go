@@ -225,6 +225,28 @@ func (a *instance) feed(ctx context.Context, p *owner.Partition, claim sarama.Co
 	}
 }
 
+// tallies counts how often this instance has taken over each partition, and how often it failed.
+type tallies struct {
+	mu                  sync.Mutex
+	takeovers, failures map[int32]uint64
+}
+
+func (t *tallies) count(id int32, takeovers, failures uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.takeovers == nil {
+		t.takeovers, t.failures = map[int32]uint64{}, map[int32]uint64{}
+	}
+	t.takeovers[id] += takeovers
+	t.failures[id] += failures
+}
+
+func (t *tallies) of(id int32) (takeovers, failures uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeovers[id], t.failures[id]
+}
+
 // The methods of goka's storage. A partition recovers by itself, so goka finds nothing to load: its
 // topic manager says that the table ends where this storage is (see settledTables). goka reads and
 // writes nothing here.

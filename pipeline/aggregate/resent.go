@@ -3,9 +3,9 @@ package aggregate
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -47,18 +47,14 @@ const resentType = "dead-letters"
 
 // AuditResent records in the audit that ctx's actor sends dead letters again, and returns when that
 // is durable. The caller then sends them.
-func (a *answers) AuditResent(ctx context.Context, r Resent) (id string, err error) {
+func (a *Aggregator) AuditResent(ctx context.Context, r Resent) (id string, err error) {
 	if !a.online.Load() {
 		return "", ErrNotConnected
 	}
-	actor := actorOf(ctx)
+	actor := ask.ActorOf(ctx)
 	line := resentAudit{Type: resentType, At: now(), Letters: r.Letters, Events: r.Events, Now: r.Now, Records: r.Records, ID: rand.Text()}
-	line.By, line.OnBehalfOf = actor.who(r.By, r.OnBehalfOf)
-	value, err := json.Marshal(line)
-	if err != nil {
-		return "", fmt.Errorf("audit record: %w", err)
-	}
-	if err := a.aux.SendAndWait(ctx, a.names.Audit, []byte(resentType), value); err != nil {
+	line.By, line.OnBehalfOf = actor.Who(r.By, r.OnBehalfOf)
+	if err := a.writeAudit(ctx, resentType, line); err != nil {
 		return "", fmt.Errorf("write to the audit: %w", err)
 	}
 	return line.ID, nil

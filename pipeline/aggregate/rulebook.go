@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 	"github.com/tallygate/tallygate/rules"
@@ -26,15 +29,13 @@ import (
 var ErrOlderRules = errors.New("aggregate: the rule file is older than the rules that the group runs")
 
 // ErrRulesFixed says that there is no rule file to reload. ErrNotConnected says that Kafka is not
-// connected yet: try again.
+// connected yet: try again. ErrRules is wrapped by errors that say what is wrong with a rule file: trying
+// the same file again changes nothing.
 var (
 	ErrRulesFixed   = errors.New("aggregate: the rules are fixed: there is no Config.RuleFile")
-	ErrNotConnected = errors.New("aggregate: not connected to Kafka yet")
+	ErrNotConnected = ask.ErrNotConnected
+	ErrRules        = ask.ErrRules
 )
-
-// ErrRules is wrapped by errors that say what is wrong with a rule file. Trying the same file again
-// changes nothing.
-var ErrRules = errors.New("aggregate: the rule file is refused")
 
 // ErrRulesTooLarge is wrapped by the error for a rule file that its topic does not take, with the files
 // that it names.
@@ -48,7 +49,9 @@ type rulebook struct {
 	log     *slog.Logger
 	topic   string
 	current atomic.Pointer[owner.Rules]
-	running atomic.Pointer[runningRules] // the source of current; nil before one was read from the topic
+	running atomic.Pointer[api.Rules] // the source of current; nil before one was read from the topic
+
+	turn chan struct{} // holds one while a request reads the topic
 
 	mu     sync.Mutex // held while reading the topic or publishing
 	next   int64      // the first offset of the topic not read yet; -1 at first
@@ -65,7 +68,7 @@ const (
 )
 
 func newRulebook(a *instance) *rulebook {
-	b := &rulebook{agg: a, log: a.log, topic: a.names.Rules, next: -1}
+	b := &rulebook{agg: a, log: a.log, topic: a.names.Rules, turn: make(chan struct{}, 1), next: -1}
 	b.current.Store(b.version(0, a.cfg.Rules))
 	return b
 }
@@ -87,6 +90,9 @@ func (b *rulebook) Shared() bool { return len(b.agg.cfg.RuleFile.Source) > 0 }
 
 // Current returns the version that this instance runs.
 func (b *rulebook) Current() *owner.Rules { return b.current.Load() }
+
+// Running returns the source of Current; nil before one was read from the topic.
+func (b *rulebook) Running() *api.Rules { return b.running.Load() }
 
 // run follows the topic until ctx ends.
 func (b *rulebook) run(ctx context.Context) {
@@ -157,7 +163,7 @@ func (b *rulebook) reload(ctx context.Context, file RuleFile) (api.Reloaded, err
 		return b.now(false), fmt.Errorf("%w: %s is of %s, version %d was published by %s from a file of %s; change or touch the file to publish it",
 			ErrOlderRules, file.Name, file.Modified.UTC().Format(time.RFC3339), b.next, n.By, n.Modified.UTC().Format(time.RFC3339))
 	}
-	who := actorOf(ctx)
+	who := ask.ActorOf(ctx)
 	return b.publishAndRead(ctx, ruleRecord{api.RuleRecord{
 		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: file.Name, Modified: file.Modified.UTC(),
 		By: cmp.Or(who.Name, b.agg.name()), At: time.Now().UTC(), Source: string(file.Source), Files: set.Files,
@@ -282,6 +288,18 @@ func (b *rulebook) warnOf(set *rules.Set, number int64, r *ruleRecord) {
 	b.log.Warn("the group's rules are valid, and probably not what was meant; see tallygate check", "version", number, "file", r.File, "warnings", len(warnings), "error", first)
 }
 
+// compareRetention warns if verdicts of a new set may be deleted before they end.
+func (b *rulebook) compareRetention(set *rules.Set) {
+	found, needed := b.agg.found.Load(), set.LongestVerdict().Duration()
+	if found == nil || found.VerdictRetention == 0 || needed <= found.VerdictRetention {
+		return
+	}
+	topic := b.agg.names.Verdicts
+	b.log.Warn("verdicts are deleted before they end by these rules, and blocks would be lost when the blocklist is rebuilt", "topic", topic,
+		"retention_seconds", found.VerdictRetention.Seconds(), "needed_seconds", needed.Seconds(),
+		"advice", topics.AlterCommand(b.agg.cfg.Brokers, topic, "retention.ms", strconv.FormatInt(needed.Milliseconds(), 10)))
+}
+
 // take makes a record's rules the current ones. If this program does not understand them, it keeps
 // the old ones and logs why.
 func (b *rulebook) take(m *ruleRecordAt) {
@@ -305,7 +323,7 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	old := b.current.Load()
 	v := b.version(number, set)
 	b.current.Store(v)
-	b.running.Store(&runningRules{Version: number, ruleRecord: r})
+	b.running.Store(&api.Rules{Version: number, RuleRecord: r.RuleRecord})
 	b.agg.metrics.rulesVersion.Set(float64(number))
 	if b.agg.rulesTold != nil {
 		b.agg.rulesTold(v.Published, m.value, set) // before owners switch: what they say then is not missed
@@ -318,21 +336,4 @@ func (b *rulebook) take(m *ruleRecordAt) {
 	for _, p := range b.agg.owned() {
 		p.Use(v)
 	}
-}
-
-// Reload makes a changed rule file the next version of the group's rules. A file with mistakes
-// changes nothing: the error wraps ErrRules and rules.Errors. A file older than the group's rules
-// changes nothing either (ErrOlderRules).
-func (a *answers) Reload(ctx context.Context, file RuleFile) (api.Reloaded, error) {
-	if !a.book.Shared() {
-		return api.Reloaded{}, ErrRulesFixed
-	}
-	if !a.online.Load() {
-		return api.Reloaded{}, ErrNotConnected
-	}
-	done, err := a.book.reload(ctx, file)
-	if errors.Is(err, ErrRules) || errors.Is(err, ErrRulesTooLarge) {
-		a.RuleFileRefused()
-	}
-	return done, err
 }

@@ -3,25 +3,13 @@ package aggregate
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
-)
-
-// history answers what is asked about all versions of the rules, and rolls back to one of them.
-type history struct {
-	*instance
-	turn chan struct{} // holds one while a request reads the topic
-}
-
-// Errors of a roll back.
-var (
-	ErrNoVersion = errors.New("aggregate: the rules topic has no such version")
-	ErrRunning   = errors.New("aggregate: the group runs these rules already")
 )
 
 func (r *ruleRecord) without(version int64) api.RuleVersion {
@@ -43,29 +31,29 @@ const (
 )
 
 // bounds returns the offsets that the topic has.
-func (a history) bounds(ctx context.Context) (oldest, end int64, err error) {
-	starts, err := a.logs.Starts(ctx, a.names.Rules, 1)
+func (b *rulebook) bounds(ctx context.Context) (oldest, end int64, err error) {
+	starts, err := b.agg.logs.Starts(ctx, b.topic, 1)
 	if err != nil {
-		return 0, 0, fmt.Errorf("find the start of %s: %w", a.names.Rules, err)
+		return 0, 0, fmt.Errorf("find the start of %s: %w", b.topic, err)
 	}
-	ends, err := a.logs.Ends(ctx, a.names.Rules, 1)
+	ends, err := b.agg.logs.Ends(ctx, b.topic, 1)
 	if err != nil {
-		return 0, 0, fmt.Errorf("find the end of %s: %w", a.names.Rules, err)
+		return 0, 0, fmt.Errorf("find the end of %s: %w", b.topic, err)
 	}
 	return starts[0], ends[0], nil
 }
 
 // Versions returns the newest versions below one, at most so many, the newest first; before 0 is the end. more
 // reports whether there are older ones.
-func (a history) Versions(ctx context.Context, before int64, limit int) (all []api.RuleVersion, more bool, err error) {
+func (b *rulebook) Versions(ctx context.Context, before int64, limit int) (all []api.RuleVersion, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
-	done, err := a.wait(ctx)
+	done, err := b.wait(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	defer done()
-	oldest, to, err := a.bounds(ctx)
+	oldest, to, err := b.bounds(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -75,7 +63,7 @@ func (a history) Versions(ctx context.Context, before int64, limit int) (all []a
 	for to > oldest && len(all) <= limit {
 		from := max(oldest, to-historyStep)
 		var some []api.RuleVersion
-		err := a.each(ctx, from, to, func(version int64, r *ruleRecord) { some = append(some, r.without(version)) })
+		err := b.each(ctx, from, to, func(version int64, r *ruleRecord) { some = append(some, r.without(version)) })
 		if err != nil {
 			return nil, false, err
 		}
@@ -89,10 +77,10 @@ func (a history) Versions(ctx context.Context, before int64, limit int) (all []a
 }
 
 // wait returns when no other request reads the topic.
-func (a history) wait(ctx context.Context) (done func(), err error) {
+func (b *rulebook) wait(ctx context.Context) (done func(), err error) {
 	select {
-	case a.turn <- struct{}{}:
-		return func() { <-a.turn }, nil
+	case b.turn <- struct{}{}:
+		return func() { <-b.turn }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -100,8 +88,8 @@ func (a history) wait(ctx context.Context) (done func(), err error) {
 
 // each calls f with the versions whose offsets are in [from, to), in order. What is no version of the rules that
 // this program can read is left out.
-func (a history) each(ctx context.Context, from, to int64, f func(version int64, r *ruleRecord)) error {
-	err := a.logs.Scan(ctx, a.names.Rules, a.book.id(), 0, from, to, func(rec *kafkalog.Record) error {
+func (b *rulebook) each(ctx context.Context, from, to int64, f func(version int64, r *ruleRecord)) error {
+	err := b.agg.logs.Scan(ctx, b.topic, b.id(), 0, from, to, func(rec *kafkalog.Record) error {
 		if string(rec.Key) != ruleRecordKey {
 			return nil
 		}
@@ -112,33 +100,37 @@ func (a history) each(ctx context.Context, from, to int64, f func(version int64,
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", a.names.Rules, err)
+		return fmt.Errorf("read %s: %w", b.topic, err)
 	}
 	return nil
 }
 
-// at returns a version as it was published.
-func (a history) at(ctx context.Context, version int64) (r ruleRecord, err error) {
-	oldest, end, err := a.bounds(ctx)
+// Version returns a version as it was published.
+func (b *rulebook) Version(ctx context.Context, number int64) (api.Rules, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyWithin)
+	defer cancel()
+	done, err := b.wait(ctx)
+	if err != nil {
+		return api.Rules{}, fmt.Errorf("others read the rules topic: %w", err)
+	}
+	defer done()
+	r, err := b.at(ctx, number)
+	return api.Rules{Version: number, RuleRecord: r.RuleRecord}, err
+}
+
+func (b *rulebook) at(ctx context.Context, version int64) (r ruleRecord, err error) {
+	oldest, end, err := b.bounds(ctx)
 	if err != nil {
 		return r, err
 	}
-	m, err := rulesAt(ctx, a.logs, a.names.Rules, a.book.id(), oldest, end, version)
+	m, err := rulesAt(ctx, b.agg.logs, b.topic, b.id(), oldest, end, version)
 	switch {
 	case err != nil:
-		return r, fmt.Errorf("read %s: %w", a.names.Rules, err)
+		return r, fmt.Errorf("read %s: %w", b.topic, err)
 	case m == nil:
-		return r, fmt.Errorf("%w: %d of %s, which has those from %d to %d; a compacted topic keeps only the last one", ErrNoVersion, version, a.names.Rules, oldest+1, end)
+		return r, fmt.Errorf("%w: %d of %s, which has those from %d to %d; a compacted topic keeps only the last one", ask.ErrNoVersion, version, b.topic, oldest+1, end)
 	}
 	return m.parse()
-}
-
-// Rollback is a request to run an older version again.
-type Rollback struct {
-	Version    int64
-	Reason     string
-	By         string // "" is this instance
-	OnBehalfOf string
 }
 
 // maxWithdrawn bounds how many texts a roll back withdraws: those of the newest versions.
@@ -147,30 +139,29 @@ const maxWithdrawn = 1000
 // Rollback publishes the text of an older version as the newest one. It is modified now: no rule file that an
 // instance has replaces it, but one that is changed later. Files with the text of a version that it replaces do
 // not, however often they are touched, until another version is published.
-func (a history) Rollback(ctx context.Context, to Rollback) (api.Reloaded, error) {
-	if !a.book.Shared() {
+func (b *rulebook) Rollback(ctx context.Context, to api.Rollback) (api.Reloaded, error) {
+	if !b.Shared() {
 		return api.Reloaded{}, ErrRulesFixed
 	}
-	if !a.online.Load() {
+	if !b.agg.online.Load() {
 		return api.Reloaded{}, ErrNotConnected
 	}
-	b := a.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.read(ctx); err != nil {
 		return api.Reloaded{}, err
 	}
-	old, err := a.at(ctx, to.Version)
+	old, err := b.at(ctx, to.Version)
 	if err != nil {
 		return api.Reloaded{}, err
 	}
-	set, err := a.cfg.compile(old.ruleFile())
+	set, err := b.agg.cfg.compile(old.ruleFile())
 	if err != nil {
 		return api.Reloaded{}, fmt.Errorf("%w: version %d does not compile here: %w", ErrRules, to.Version, err)
 	}
 	hash := hex.EncodeToString(set.Hash[:])
 	if b.newest != nil && b.newest.Hash == hash {
-		return api.Reloaded{}, fmt.Errorf("%w: version %d has those of version %d", ErrRunning, b.next, to.Version)
+		return api.Reloaded{}, fmt.Errorf("%w: version %d has those of version %d", ask.ErrRunning, b.next, to.Version)
 	}
 	next := ruleRecord{api.RuleRecord{
 		Format: ruleRecordFormat, Hash: hash, Name: set.Name, File: old.File, Modified: time.Now().UTC(),
@@ -178,23 +169,23 @@ func (a history) Rollback(ctx context.Context, to Rollback) (api.Reloaded, error
 		From: to.Version, Reason: to.Reason,
 	}}
 	if next.By == "" {
-		next.By = a.name()
+		next.By = b.agg.name()
 	}
 	if b.newest != nil && b.newest.Modified.After(next.Modified) { // the clock of the machine with that file is ahead
 		next.Modified = b.newest.Modified
 	}
-	if next.Withdrawn, err = a.replacedBy(ctx, &next, b.next); err != nil {
+	if next.Withdrawn, err = b.replacedBy(ctx, &next, b.next); err != nil {
 		return api.Reloaded{}, err
 	}
 	return b.publishAndRead(ctx, next)
 }
 
 // replacedBy returns the texts of the versions that a roll back replaces: those after the one that it takes up again.
-func (a history) replacedBy(ctx context.Context, next *ruleRecord, end int64) (texts []string, err error) {
+func (b *rulebook) replacedBy(ctx context.Context, next *ruleRecord, end int64) (texts []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
 	own := textOf([]byte(next.Source), next.Files)
-	err = a.each(ctx, max(next.From, end-maxWithdrawn), end, func(_ int64, r *ruleRecord) {
+	err = b.each(ctx, max(next.From, end-maxWithdrawn), end, func(_ int64, r *ruleRecord) {
 		for _, text := range append(r.Withdrawn, textOf([]byte(r.Source), r.Files)) {
 			if text != own {
 				texts = append(texts, text)

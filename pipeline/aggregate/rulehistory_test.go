@@ -11,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 )
 
 // audits are the entries of a type in the audit topic, the oldest first in each partition.
@@ -45,25 +46,25 @@ func TestRollBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, more, err := one.Versions(t.Context(), 0, 10)
+		all, more, err := one.book.Versions(t.Context(), 0, 10)
 		if err != nil || more || len(all) != 4 || all[0].Version != 4 || all[3].Version != 1 || all[0].Name != "v8" || all[0].Bytes != len(ruleText(8)) || all[0].From != 0 {
 			t.Fatalf("%+v %v %v", all, more, err)
 		}
-		all, more, err = one.Versions(t.Context(), 4, 2)
+		all, more, err = one.book.Versions(t.Context(), 4, 2)
 		if err != nil || !more || len(all) != 2 || all[0].Version != 3 || all[1].Version != 2 {
 			t.Errorf("a page: %+v %v %v", all, more, err)
 		}
 
-		done, err := one.Rollback(t.Context(), Rollback{Version: 2, Reason: "too strict", By: "alice", OnBehalfOf: "bob"})
+		done, err := one.book.Rollback(t.Context(), api.Rollback{Version: 2, Reason: "too strict", By: "alice", OnBehalfOf: "bob"})
 		if err != nil || done.Version != 5 || !done.Changed || one.limitOf(t, "moving") != 6e6 {
 			t.Fatalf("%+v %v, the limit is %v", done, err, one.limitOf(t, "moving"))
 		}
-		old, err := one.history.at(t.Context(), 5)
+		old, err := one.book.Version(t.Context(), 5)
 		if err != nil || old.From != 2 || old.Reason != "too strict" || old.By != "alice" || old.OnBehalfOf != "bob" || old.Source != ruleText(6) {
 			t.Errorf("%+v %v", old, err)
 		}
-		for version, want := range map[int64]error{5: ErrRunning, 2: ErrRunning, 0: ErrNoVersion, -1: ErrNoVersion, 6: ErrNoVersion, 1 << 60: ErrNoVersion} {
-			if _, err := one.Rollback(t.Context(), Rollback{Version: version, Reason: "r"}); !errors.Is(err, want) {
+		for version, want := range map[int64]error{5: ask.ErrRunning, 2: ask.ErrRunning, 0: ask.ErrNoVersion, -1: ask.ErrNoVersion, 6: ask.ErrNoVersion, 1 << 60: ask.ErrNoVersion} {
+			if _, err := one.book.Rollback(t.Context(), api.Rollback{Version: version, Reason: "r"}); !errors.Is(err, want) {
 				t.Errorf("to version %d: %v", version, err)
 			}
 		}
@@ -91,7 +92,7 @@ func TestRollBack(t *testing.T) {
 		if done, err := two.Reload(t.Context(), later(9)); err != nil || done.Version != 6 || two.limitOf(t, "moving") != 9e6 {
 			t.Errorf("a changed file: %+v %v", done, err)
 		}
-		if done, err := two.Rollback(t.Context(), Rollback{Version: 4, Reason: "it was right"}); err != nil || done.Version != 7 || two.limitOf(t, "moving") != 8e6 {
+		if done, err := two.book.Rollback(t.Context(), api.Rollback{Version: 4, Reason: "it was right"}); err != nil || done.Version != 7 || two.limitOf(t, "moving") != 8e6 {
 			t.Errorf("forward again: %+v %v", done, err)
 		}
 
@@ -118,7 +119,7 @@ func TestRollBackOfAFileFromTheFuture(t *testing.T) {
 		if _, err := one.Reload(t.Context(), future); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := one.Rollback(t.Context(), Rollback{Version: 1, Reason: "r"}); err != nil {
+		if _, err := one.book.Rollback(t.Context(), api.Rollback{Version: 1, Reason: "r"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := one.Reload(t.Context(), future); !errors.Is(err, ErrWithdrawnRules) {
@@ -163,11 +164,11 @@ func TestThousandsOfVersions(t *testing.T) {
 		if got := two.book.Current().Number; got != versions+1 {
 			t.Errorf("version %d runs", got)
 		}
-		all, more, err := two.Versions(t.Context(), 0, 300)
+		all, more, err := two.book.Versions(t.Context(), 0, 300)
 		if err != nil || !more || len(all) != 300 || all[0].Version != versions+1 || all[1].Version != versions-1 || all[299].Version != versions-299 {
 			t.Errorf("%d %v %v", len(all), more, err)
 		}
-		if all, more, err = two.Versions(t.Context(), 3, 300); err != nil || more || len(all) != 2 {
+		if all, more, err = two.book.Versions(t.Context(), 3, 300); err != nil || more || len(all) != 2 {
 			t.Errorf("the oldest: %+v %v %v", all, more, err)
 		}
 	})

@@ -2,25 +2,24 @@ package aggregate
 
 import (
 	"cmp"
+	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Status is what this instance says about itself. It asks no other program, and waits for none.
-func (a overview) Status() api.AggregatorStatus {
+func (a *Aggregator) Status() api.AggregatorStatus {
 	now := time.Now()
 	s := api.AggregatorStatus{Rules: a.rulesStatus(), Partitions: a.partitionsStatus(now), Kafka: a.kafkaTrouble(now)}
 	if found := a.found.Load(); found != nil {
 		s.Of = found.Partitions
 	}
-	for _, p := range a.owned() {
-		if p.Live() {
-			s.Rules.Blown = append(s.Rules.Blown, p.Sight().Blown...)
-		}
+	for _, p := range (asked{a.instance}).Owned() {
+		s.Rules.Blown = append(s.Rules.Blown, p.Sight().Blown...)
 	}
 	slices.Sort(s.Rules.Blown)
 	s.Rules.Blown = slices.Compact(s.Rules.Blown)
@@ -28,7 +27,7 @@ func (a overview) Status() api.AggregatorStatus {
 }
 
 // rulesStatus is what the instance runs. Whoever reads its rule file adds how that is.
-func (a overview) rulesStatus() api.RulesStatus {
+func (a *Aggregator) rulesStatus() api.RulesStatus {
 	set := a.book.Current().Set
 	s := api.RulesStatus{Name: set.Name, File: a.cfg.RuleFile.Name, FileOK: true, Differ: int(a.differ.Load())}
 	if running := a.book.running.Load(); running != nil {
@@ -38,10 +37,10 @@ func (a overview) rulesStatus() api.RulesStatus {
 }
 
 // partitionsStatus is of the partitions that this instance has been assigned, whether it has them yet or not.
-func (a overview) partitionsStatus(now time.Time) []api.PartitionStatus {
+func (a *Aggregator) partitionsStatus(now time.Time) []api.PartitionStatus {
 	rates := map[int32]float64{}
-	for _, h := range a.heats(event.FromTime(now), shownShare) {
-		rates[h.partition] = round(h.rate, 10)
+	for _, h := range ask.Heats(asked{a.instance}.Owned(), event.FromTime(now)) {
+		rates[h.Partition] = ask.Round(h.Rate, 10)
 	}
 	lags := a.lagging.Load()
 	all := []api.PartitionStatus{}
@@ -67,7 +66,7 @@ func (a overview) partitionsStatus(now time.Time) []api.PartitionStatus {
 
 // assigned returns the partitions of the session, and those that this instance still has from one before; and
 // whether each has failed.
-func (a overview) assigned() map[int32]bool {
+func (a *Aggregator) assigned() map[int32]bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	all := map[int32]bool{}
@@ -82,24 +81,20 @@ func (a overview) assigned() map[int32]bool {
 	return all
 }
 
-// tallies counts how often this instance has taken over each partition, and how often it failed.
-type tallies struct {
-	mu                  sync.Mutex
-	takeovers, failures map[int32]uint64
-}
-
-func (t *tallies) count(id int32, takeovers, failures uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.takeovers == nil {
-		t.takeovers, t.failures = map[int32]uint64{}, map[int32]uint64{}
+// Agrees returns nil if the members of the group agree in what must be the same for all, and else how they differ,
+// as far as this instance has seen. Events are counted all the same.
+func (a *Aggregator) Agrees() error {
+	var all []error
+	for _, d := range a.Differences() {
+		all = append(all, errors.New(d.String()))
 	}
-	t.takeovers[id] += takeovers
-	t.failures[id] += failures
+	return errors.Join(all...)
 }
 
-func (t *tallies) of(id int32) (takeovers, failures uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.takeovers[id], t.failures[id]
+// Differences returns what Agrees tells of.
+func (a *Aggregator) Differences() []api.Difference {
+	if seen := a.agreement.seen.Load(); seen != nil {
+		return *seen
+	}
+	return nil
 }

@@ -240,7 +240,7 @@ func TestForwardsOfANewEventTopicAreNoRepeats(t *testing.T) {
 }
 
 func ownerOf(ip string) int32 {
-	return partitionOf([]event.Dim{{Name: "ip", Value: ip}}, rigPartitions)
+	return homeOf([]event.Dim{{Name: "ip", Value: ip}})
 }
 
 // deleteRecords deletes a topic's records up to their ends, or at most so many of each partition.

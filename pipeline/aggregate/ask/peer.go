@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"bytes"
@@ -33,7 +33,6 @@ const forwardedHeader = "X-Tallygate-Forwarded"
 const (
 	peerContext = "tallygate peer 1\x00" // signed text begins with it, so no other signature fits
 	peerClock   = time.Minute            // the largest difference of two instances' clocks
-	peerAgain   = 100 * time.Millisecond // between two questions about members with unknown keys
 	maxPeerText = 8 << 10
 )
 
@@ -42,7 +41,7 @@ const (
 	commandWithin  = 20 * time.Second
 )
 
-// peerClaim is what an instance states about a request that it forwards.
+// peerClaim is an instance's statement about a request that it forwards.
 type peerClaim struct {
 	Key    string `json:"key"` // its public key
 	To     string `json:"to"`  // the address that the request goes to
@@ -73,7 +72,7 @@ func newPeers(cfg *Config) (*peers, error) {
 	p := &peers{private: private, public: base64.RawURLEncoding.EncodeToString(public), seen: map[string]time.Time{}}
 	dial := &net.Dialer{Timeout: 5 * time.Second}
 	p.transport = &http.Transport{
-		DialContext: dial.DialContext,
+		DialContext: cfg.Dial,
 		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			d := tls.Dialer{NetDialer: dial}
 			if cfg.PeerTLS != nil {
@@ -87,6 +86,9 @@ func newPeers(cfg *Config) (*peers, error) {
 		IdleConnTimeout:     time.Minute,
 		MaxIdleConnsPerHost: 16,
 	}
+	if cfg.Dial == nil {
+		p.transport.DialContext = dial.DialContext
+	}
 	// An owner never redirects.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	p.ask = &http.Client{Timeout: 5 * time.Second, Transport: p.transport, CheckRedirect: stay}
@@ -95,18 +97,18 @@ func newPeers(cfg *Config) (*peers, error) {
 }
 
 // request makes a request to another instance on behalf of ctx's actor.
-func (p *peers) request(ctx context.Context, method string, to address, pathAndQuery string, body []byte) (*http.Request, error) {
+func (p *peers) request(ctx context.Context, method string, to Address, pathAndQuery string, body []byte) (*http.Request, error) {
 	scheme := "http://"
-	if to.tls {
+	if to.TLS {
 		scheme = "https://"
 	}
-	req, err := http.NewRequestWithContext(ctx, method, scheme+to.addr+pathAndQuery, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, scheme+to.Addr+pathAndQuery, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	actor := actorOf(ctx)
+	actor := ActorOf(ctx)
 	claim, err := json.Marshal(peerClaim{
-		Key: p.public, To: to.addr, Method: method, URI: digest([]byte(req.URL.RequestURI())), Body: digest(body),
+		Key: p.public, To: to.Addr, Method: method, URI: digest([]byte(req.URL.RequestURI())), Body: digest(body),
 		At: time.Now().UnixMilli(), Name: actor.Name, Role: actor.Role,
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Command is what an operator does to keys.
+// Command is an operator's order about keys.
 type Command struct {
 	Name   string        // block, unblock, reset, exempt or forget
 	Key    []event.Dim   // sorted by name
@@ -36,7 +36,7 @@ type Command struct {
 // maxTold bounds an answer: a user may have thousands of keys.
 const maxTold = 1000
 
-// maxCommandKeys is how many keys a command names at most.
+// maxCommandKeys bounds the keys that a command names.
 const maxCommandKeys = 10_000
 
 // maxCommandFor bounds a block or an exemption. A verdict in force for longer than the verdict
@@ -81,6 +81,9 @@ func (c *Command) validate() error {
 // ErrCommand is wrapped by errors that say what is wrong with a command.
 var ErrCommand = errors.New("aggregate: not a command")
 
+// commands carries out what operators do to keys.
+type commands struct{ *base }
+
 // Command carries out a command. Its keys are this instance's, but for a wide one of keys without a uid,
 // which asks the owners of all partitions. It returns when the command is in the audit, and its effects
 // are durable and published.
@@ -91,7 +94,7 @@ var ErrCommand = errors.New("aggregate: not a command")
 //
 // After an error other than ErrCommand and ErrNotOwner the command may have taken effect; a wide one
 // may have on some of the keys. It is safe to repeat.
-func (a *answers) Command(ctx context.Context, c Command) (api.Commanded, error) {
+func (a *commands) Command(ctx context.Context, c Command) (api.Commanded, error) {
 	if err := c.validate(); err != nil {
 		return api.Commanded{}, fmt.Errorf("%w: %w", ErrCommand, err)
 	}
@@ -104,7 +107,7 @@ func (a *answers) Command(ctx context.Context, c Command) (api.Commanded, error)
 	if c.wide() && !hasUID(c.Key) {
 		return a.commandEverywhere(ctx, &c)
 	}
-	return a.commandIn(ctx, &c, c.home(a.found.Load().Partitions))
+	return a.commandIn(ctx, &c, c.home(a.instance.Partitions()))
 }
 
 // home is the partition of a command's key, or of the first of its keys.
@@ -116,9 +119,9 @@ func (c *Command) home(partitions int32) int32 {
 }
 
 // commandIn carries out a command on its keys in one partition, which this instance owns.
-func (a *answers) commandIn(ctx context.Context, c *Command, id int32) (api.Commanded, error) {
-	p := a.partition(id)
-	if p == nil || !p.Live() {
+func (a *commands) commandIn(ctx context.Context, c *Command, id int32) (api.Commanded, error) {
+	p := a.instance.Part(id)
+	if p == nil {
 		return api.Commanded{}, fmt.Errorf("%w: partition %d", ErrNotOwner, id)
 	}
 	if err := knowsRule(p, c.Rule); err != nil {
@@ -132,7 +135,7 @@ func (a *answers) commandIn(ctx context.Context, c *Command, id int32) (api.Comm
 	if shard.CommandKinds[c.Name] == rules.CommandExempt {
 		done.Ended = exemptedByRule(p, c)
 	}
-	keys, err := c.reach(ctx, p, a.found.Load().Partitions)
+	keys, err := c.reach(ctx, p, a.instance.Partitions())
 	if err == nil && len(keys) > 0 {
 		if c.wide() || len(c.Keys) > 0 {
 			rec.Keys = keys
@@ -143,7 +146,7 @@ func (a *answers) commandIn(ctx context.Context, c *Command, id int32) (api.Comm
 		return api.Commanded{}, err
 	}
 	if c.wide() { // keys created, or blocked, between the lookup and the command
-		rec.Keys, err = c.reach(ctx, p, a.found.Load().Partitions)
+		rec.Keys, err = c.reach(ctx, p, a.instance.Partitions())
 		if rec.Keys = without(rec.Keys, keys); err == nil && len(rec.Keys) > 0 {
 			err = carryOut(ctx, p, &rec, &done)
 		}
@@ -156,7 +159,7 @@ func (a *answers) commandIn(ctx context.Context, c *Command, id int32) (api.Comm
 
 // reach returns the keys of a partition that a command concerns. The command's own key is the first one
 // where it lies here, even if it has no state.
-func (c *Command) reach(ctx context.Context, p *owner.Partition, partitions int32) (keys []string, err error) {
+func (c *Command) reach(ctx context.Context, p Part, partitions int32) (keys []string, err error) {
 	if len(c.Keys) > 0 {
 		for _, key := range c.Keys {
 			if id := partitionOf(key, partitions); id != p.ID() {
@@ -180,7 +183,7 @@ func (c *Command) reach(ctx context.Context, p *owner.Partition, partitions int3
 }
 
 // carryOut carries out a command on its keys, and adds its results.
-func carryOut(ctx context.Context, p *owner.Partition, rec *shard.CommandRecord, r *api.Commanded) error {
+func carryOut(ctx context.Context, p Part, rec *shard.CommandRecord, r *api.Commanded) error {
 	so, err := p.CarryOut(ctx, rec)
 	one := api.Commanded{Keys: len(so.Keys), Verdicts: so.Verdicts}
 	for _, text := range so.Keys[:min(maxTold, len(so.Keys))] {
@@ -200,7 +203,7 @@ func addDone(r, one *api.Commanded) {
 }
 
 // knowsRule refuses a name that no rule has. The command would do nothing, silently.
-func knowsRule(p *owner.Partition, name string) (err error) {
+func knowsRule(p Part, name string) (err error) {
 	p.View(func(_ *shard.Shard, v *owner.Rules) {
 		if name != "" && !v.Set.Names(name) {
 			err = noRule(name)

@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"errors"
@@ -15,22 +15,22 @@ import (
 
 // ServeExplain answers GET /v1/explain?uid=42[&api=…][&exact=true][&limit=…]: from this instance if it owns
 // the key, else from the owner. What it says of keys that contain a key without a uid comes from all owners.
-func (a *answers) ServeExplain(w http.ResponseWriter, r *http.Request) {
+func (a *keys) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	ask, err := explainQuery(r.URL.Query())
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	found := a.found.Load()
-	if found == nil {
+	partitions := a.instance.Partitions()
+	if partitions == 0 {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
 	ask.passedOn = r.Header.Get(forwardedHeader) != ""
 	var reply api.Explained
 	if ask.partition != nil {
-		if *ask.partition < 0 || *ask.partition >= found.Partitions {
-			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("which partition? 0 to %d", found.Partitions-1))
+		if *ask.partition < 0 || *ask.partition >= partitions {
+			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("which partition? 0 to %d", partitions-1))
 			return
 		}
 		reply, err = a.explainPart(r.Context(), *ask.partition, &ask)
@@ -41,13 +41,13 @@ func (a *answers) ServeExplain(w http.ResponseWriter, r *http.Request) {
 	everywhere := ask.partition == nil && !ask.exact && !hasUID(ask.key) && !ask.passedOn
 	switch {
 	case errors.Is(err, ErrNotOwner) && everywhere:
-		err = askOwner(r.Context(), a, a.Partition(ask.key), http.MethodGet, r.URL.Path+"?exact=true&"+r.URL.RawQuery, nil, &reply)
+		reply, err = askOwner[api.Explained](r.Context(), a.base, a.home(ask.key), http.MethodGet, r.URL.Path+"?exact=true&"+r.URL.RawQuery, nil)
 		if err != nil {
 			httpjson.Problem(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
 	case errors.Is(err, ErrNotOwner) && !ask.passedOn:
-		a.forward(w, r, a.Partition(ask.key), a.peers.ask, nil)
+		a.forward(w, r, a.home(ask.key), a.peers.ask, nil)
 		return
 	case errors.Is(err, ErrNotOwner):
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: try again")
@@ -80,7 +80,8 @@ func explainQuery(q url.Values) (ask explainAsk, err error) {
 		}
 		dim := strings.TrimPrefix(name, keyParameter)
 		if !event.IsDim(dim) {
-			return ask, errors.New("unknown parameter " + name + ": dimensions are " + event.Dimensions + "; api=… leaves only an API's rules, and key.api=… is the dimension")
+			return ask, errors.New("unknown parameter " + name + ": dimensions are " + event.Dimensions +
+				"; api=… leaves only an API's rules, and key.api=… is the dimension")
 		}
 		if _, twice := named[dim]; twice || len(values) != 1 || values[0] == "" {
 			return ask, errors.New("dimension " + dim + " needs one value")

@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"context"
@@ -22,11 +22,10 @@ const (
 	blockedLimit    = 1000 // default number of keys per page
 	maxBlockedLimit = 10_000
 
-	// blockedLooks is how many keys of the partition a page examines at most. It bounds the copies
-	// that a page makes.
+	// blockedLooks bounds the keys that a page examines, and so the copies that it makes.
 	blockedLooks = 16 << 10
 
-	// blockedAtOnce is how many pages an instance makes at the same time.
+	// blockedAtOnce bounds the pages that an instance makes at the same time.
 	blockedAtOnce = 4
 )
 
@@ -38,13 +37,13 @@ type blockedQuery struct {
 	after     string // next of the previous page; "" is the first page
 }
 
-func (a *answers) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
+func (a *keys) blockedQuery(q url.Values, partitions int32) (b blockedQuery, err error) {
 	n, err := strconv.ParseInt(q.Get("partition"), 10, 32)
 	if err != nil || n < 0 || int32(n) >= partitions {
 		return b, fmt.Errorf("which partition? 0 to %d", partitions-1)
 	}
 	b = blockedQuery{partition: int32(n), rule: q.Get("rule"), limit: blockedLimit, after: q.Get("after")}
-	if b.rule != "" && !a.book.Current().Set.Names(b.rule) {
+	if b.rule != "" && !a.rules.Current().Set.Names(b.rule) {
 		return b, noRule(b.rule)
 	}
 	if text := q.Get("limit"); text != "" {
@@ -58,18 +57,18 @@ func (a *answers) blockedQuery(q url.Values, partitions int32) (b blockedQuery, 
 // ServeBlocked answers GET /v1/blocked?partition=0[&rule=…][&limit=…][&after=…] with one page of
 // the partition's keys that have a verdict in force, of any rule or of one. The instance that owns
 // the partition answers.
-func (a *answers) ServeBlocked(w http.ResponseWriter, r *http.Request) {
-	found := a.found.Load()
-	if found == nil || !a.online.Load() {
+func (a *keys) ServeBlocked(w http.ResponseWriter, r *http.Request) {
+	partitions := a.instance.Partitions()
+	if partitions == 0 || !a.instance.Online() {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
-	q, err := a.blockedQuery(r.URL.Query(), found.Partitions)
+	q, err := a.blockedQuery(r.URL.Query(), partitions)
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	reply := api.Blocked{Partitions: found.Partitions, Partition: q.partition}
+	reply := api.Blocked{Partitions: partitions, Partition: q.partition}
 	reply.Keys, reply.Next, err = a.blocked(r.Context(), q, now())
 	switch {
 	case errors.Is(err, ErrNotOwner) && r.Header.Get(forwardedHeader) == "":
@@ -86,9 +85,9 @@ func (a *answers) ServeBlocked(w http.ResponseWriter, r *http.Request) {
 // blocked makes a page. It examines the partition in slices between events, in the order of the
 // keys' hashes. That order is the same for every owner: a caller who continues after a page misses
 // no key that was there all the time.
-func (a *answers) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []api.BlockedKey, next string, err error) {
-	p := a.partition(q.partition)
-	if p == nil || !p.Live() {
+func (a *keys) blocked(ctx context.Context, q blockedQuery, at event.Micros) (page []api.BlockedKey, next string, err error) {
+	p := a.instance.Part(q.partition)
+	if p == nil {
 		return nil, "", fmt.Errorf("%w: partition %d", ErrNotOwner, q.partition)
 	}
 	select { // not around a forwarded request: two instances would wait for each other
@@ -131,7 +130,7 @@ func (a *answers) blocked(ctx context.Context, q blockedQuery, at event.Micros) 
 
 // keysBehind copies at most so many keys of a part of the table, those that follow one. more
 // reports whether others follow.
-func keysBehind(p *owner.Partition, part int, behind string, most int) (keys [][]byte, more bool) {
+func keysBehind(p Part, part int, behind string, most int) (keys [][]byte, more bool) {
 	p.View(func(s *shard.Shard, _ *owner.Rules) { keys, more = s.KeysBehind(part, behind, most) })
 	return keys, more
 }
@@ -143,7 +142,7 @@ func ruleOf(limit string) string {
 }
 
 // some examines the first of the keys, for as long as events may be delayed, and returns how many.
-func (q *blockedQuery) some(p *owner.Partition, keys [][]byte, at event.Micros, out *[]api.BlockedKey) (n int, err error) {
+func (q *blockedQuery) some(p Part, keys [][]byte, at event.Micros, out *[]api.BlockedKey) (n int, err error) {
 	p.ViewSome(func(s *shard.Shard, v *owner.Rules) bool {
 		if n == len(keys) || len(*out) == q.limit || err != nil {
 			return false

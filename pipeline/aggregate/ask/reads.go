@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// auditor writes entries about what others do: who reads personal data, and which enforcers are switched off.
-type auditor struct{ overview }
+// reads notes who reads personal data.
+type reads struct{ *base }
 
 // readAudit is somebody's look at what is known about a key, in the audit topic.
 type readAudit struct {
@@ -35,7 +35,7 @@ type readRequest struct {
 	Key keyDims `json:"key"`
 }
 
-// whatRead is what was read: a word.
+// whatRead matches the word for the data that was read.
 var whatRead = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
 func (r *readRequest) validate() error {
@@ -48,12 +48,12 @@ func (r *readRequest) validate() error {
 	return checkTexts(map[string]string{"by": r.By, "on_behalf_of": r.OnBehalfOf, "reason": r.Reason})
 }
 
-// auditWithin is how long Kafka may take for an entry that a caller waits for.
+// auditWithin bounds the wait for an entry's acknowledgement, while a caller waits.
 const auditWithin = 5 * time.Second
 
 // ServeRead answers POST /v1/reads: with 200 the audit has that somebody read what is known about a key,
 // or, without one, about many.
-func (a auditor) ServeRead(w http.ResponseWriter, r *http.Request) {
+func (a *reads) ServeRead(w http.ResponseWriter, r *http.Request) {
 	var req readRequest
 	err := readJSON(w, r, &req)
 	if err == nil {
@@ -63,16 +63,16 @@ func (a auditor) ServeRead(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if !a.online.Load() {
+	if !a.instance.Online() {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "not connected to Kafka yet")
 		return
 	}
-	actor := actorOf(r.Context())
+	actor := ActorOf(r.Context())
 	e := readAudit{Type: "read", At: now(), Key: event.FormatKey(req.Key), What: req.What, Reason: req.Reason, ID: rand.Text()}
-	e.By, e.OnBehalfOf = actor.who(req.By, req.OnBehalfOf)
+	e.By, e.OnBehalfOf = actor.Who(req.By, req.OnBehalfOf)
 	ctx, cancel := context.WithTimeout(r.Context(), auditWithin)
 	defer cancel()
-	switch err := a.writeAudit(ctx, cmp.Or(e.Key, "reads"), e); {
+	switch err := a.instance.Audit(ctx, cmp.Or(e.Key, "reads"), e); {
 	case errors.Is(err, context.DeadlineExceeded):
 		httpjson.Problem(w, http.StatusGatewayTimeout, "Kafka has not acknowledged the entry in time: it may be in the audit, or come later")
 	case err != nil:
@@ -80,41 +80,4 @@ func (a auditor) ServeRead(w http.ResponseWriter, r *http.Request) {
 	default:
 		httpjson.Reply(w, api.ReadNoted{ID: e.ID})
 	}
-}
-
-// KillSwitch says that an enforcer's kill switch was turned.
-type KillSwitch struct {
-	Enforcer string    // its name
-	ID       string    // of its process
-	Enabled  bool      // false: it allows everything
-	Cause    string    // of one that is off
-	Since    time.Time // by its clock; zero is unknown
-}
-
-// killSwitchAudit is a KillSwitch in the audit topic.
-type killSwitchAudit struct {
-	Type       string        `json:"type"`
-	At         event.Micros  `json:"at"`
-	By         string        `json:"by"`
-	Enforcer   string        `json:"enforcer"`
-	EnforcerID string        `json:"enforcer_id"`
-	Enabled    bool          `json:"enabled"`
-	Cause      string        `json:"cause,omitempty"`
-	Since      *event.Micros `json:"since,omitempty"`
-}
-
-// AuditKillSwitch writes an entry about an enforcer. It does not wait until Kafka has it.
-func (a auditor) AuditKillSwitch(k KillSwitch) {
-	e := killSwitchAudit{Type: "kill-switch", At: now(), By: a.name(), Enforcer: k.Enforcer, EnforcerID: k.ID, Enabled: k.Enabled, Cause: k.Cause}
-	if !k.Since.IsZero() {
-		since := event.FromTime(k.Since)
-		e.Since = &since
-	}
-	a.audits.owe("kill-switch", e)
-}
-
-// Owns reports whether this instance has a partition now.
-func (a auditor) Owns(partition int32) bool {
-	p := a.partition(partition)
-	return p != nil && p.Live()
 }

@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ func exemptionByRules(e *rules.Exemption, names ...string) api.Exemption {
 }
 
 // exemptionsOf are those that hold for a key of an owned partition.
-func exemptionsOf(p *owner.Partition, key []event.Dim) (list []api.Exemption) {
+func exemptionsOf(p Part, key []event.Dim) (list []api.Exemption) {
 	at := now()
 	p.View(func(s *shard.Shard, v *owner.Rules) {
 		for _, e := range s.Exempted(key, at) {
@@ -75,25 +75,26 @@ const (
 
 // ServeExemptions answers GET /v1/exemptions[?uid=42][&limit=…]: those that name these dimensions, by
 // commands and by the rule file. Any instance answers for the whole group.
-func (a *answers) ServeExemptions(w http.ResponseWriter, r *http.Request) {
+func (a *keys) ServeExemptions(w http.ResponseWriter, r *http.Request) {
 	key, limit, err := exemptionsQuery(r.URL.Query())
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if a.found.Load() == nil || !a.online.Load() {
+	if a.instance.Partitions() == 0 || !a.instance.Online() {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
-	reply := ownExemptions(a.instance)
+	reply := ownExemptions(a.instance.Owned())
 	if r.Header.Get(forwardedHeader) == "" {
-		set := a.book.Current().Set
+		set := a.rules.Current().Set
 		for _, e := range set.Exemptions() {
 			if e.Expires == event.NoTime || now() < e.Expires {
 				reply.Exemptions = append(reply.Exemptions, exemptionByRules(&e.Exemption, e.Rules...))
 			}
 		}
-		reply.Missing = askRest(r.Context(), a, reply.Partitions, fmt.Sprintf("/v1/exemptions?limit=%d", maxExemptionsLimit), func(part *api.Exemptions) []int32 {
+		all := fmt.Sprintf("/v1/exemptions?limit=%d", maxExemptionsLimit)
+		reply.Missing = askRest(r.Context(), a.base, reply.Partitions, all, func(part *api.Exemptions) []int32 {
 			reply.Exemptions = append(reply.Exemptions, part.Exemptions...)
 			reply.Partitions = append(reply.Partitions, part.Partitions...)
 			return part.Partitions
@@ -121,14 +122,11 @@ func exemptionsQuery(q url.Values) (key []event.Dim, limit int, err error) {
 	return ask.key, limit, err
 }
 
-// ownExemptions are those by commands in this instance's partitions.
-func ownExemptions(a *instance) api.Exemptions {
+// ownExemptions are those by commands in partitions.
+func ownExemptions(parts []Part) api.Exemptions {
 	reply := api.Exemptions{Partitions: []int32{}, Exemptions: []api.Exemption{}}
 	at := now()
-	for _, p := range a.owned() {
-		if !p.Live() {
-			continue
-		}
+	for _, p := range parts {
 		reply.Partitions = append(reply.Partitions, p.ID())
 		var list []shard.Exempted
 		p.View(func(s *shard.Shard, _ *owner.Rules) { list = s.Exempted(nil, at) })
@@ -153,7 +151,8 @@ func finishExemptions(r *api.Exemptions, key []event.Dim, limit int) {
 		}
 	}
 	order := func(x, y keyed) int {
-		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.text, y.text), cmp.Compare(x.In, y.In), cmp.Compare(strings.Join(x.Rules, " "), strings.Join(y.Rules, " ")))
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.text, y.text), cmp.Compare(x.In, y.In),
+			cmp.Compare(strings.Join(x.Rules, " "), strings.Join(y.Rules, " ")))
 	}
 	slices.SortStableFunc(list, order)
 	list = slices.CompactFunc(list, func(x, y keyed) bool { return order(x, y) == 0 && x.Until == y.Until })

@@ -1,14 +1,18 @@
-package aggregate
+package ask
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/retry"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
@@ -18,7 +22,7 @@ import (
 
 // distribution tells how many keys have counted how much under a rule.
 type distribution struct {
-	*instance
+	*base
 	walking chan struct{} // holds one while this instance walks its keys
 }
 
@@ -54,7 +58,7 @@ type limitCounts struct {
 func newLimitCounts(l *rules.Limit) *limitCounts {
 	number, same := rules.NumberOf(l)
 	c := &limitCounts{}
-	if _, name, ok := cutLimit(l.Name); ok {
+	if _, name, ok := strings.Cut(l.Name, "/"); ok {
 		c.Limit = name
 	}
 	if same && number > 0 {
@@ -124,15 +128,14 @@ func limitsOf(set *rules.Set, rule string) (all []*rules.Limit) {
 }
 
 // walk looks at the keys of all partitions that this instance has.
-func (a distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limit) (reply api.Distribution) {
+func (a *distribution) walk(ctx context.Context, v *owner.Rules, of []*rules.Limit) (reply api.Distribution) {
 	ctx, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
 	w := walker{version: v, of: of, at: now()}
 	for _, l := range of {
 		w.counts = append(w.counts, newLimitCounts(l))
 	}
-	parts := slices.DeleteFunc(a.owned(), func(p *owner.Partition) bool { return !p.Live() })
-	slices.SortFunc(parts, func(x, y *owner.Partition) int { return cmp.Compare(x.ID(), y.ID()) })
+	parts := a.instance.Owned()
 	select { // not around questions to others: two instances would wait for each other
 	case a.walking <- struct{}{}:
 		defer func() { <-a.walking }()
@@ -174,7 +177,7 @@ type walker struct {
 	sampled bool
 }
 
-// seen is what a part of the table adds: it is kept apart until the part is complete.
+// seen is a key of a part of the table. All are kept apart until the part is complete.
 type seen struct {
 	limit        int
 	count, bound event.Decimal
@@ -182,7 +185,7 @@ type seen struct {
 
 // partition looks at about so many keys of a partition. Keys lie in its parts by their hashes, so that some parts are a
 // fair sample of all.
-func (w *walker) partition(ctx context.Context, p *owner.Partition, most int) error {
+func (w *walker) partition(ctx context.Context, p Part, most int) error {
 	keys := p.Sight().Keys
 	parts := shard.Parts
 	if keys > most {
@@ -207,11 +210,11 @@ func (w *walker) partition(ctx context.Context, p *owner.Partition, most int) er
 	return nil
 }
 
-// walkTries is how often a part is begun again because it has grown meanwhile.
+// walkTries bounds how often a part is begun again because it has grown meanwhile.
 const walkTries = 3
 
 // part looks at the keys of a part, in slices between events.
-func (w *walker) part(ctx context.Context, p *owner.Partition, part int) (all []seen, err error) {
+func (w *walker) part(ctx context.Context, p Part, part int) (all []seen, err error) {
 	counter := rules.NewCounter(w.version.Set, w.of)
 	for place, size, tries := 0, -1, 0; place >= 0; {
 		if err := ctx.Err(); err != nil {
@@ -251,3 +254,94 @@ func (w *walker) part(ctx context.Context, p *owner.Partition, part int) (all []
 
 // walkLook is after how many keys a slice looks at the clock.
 const walkLook = 16
+
+// ServeDistribution answers GET /v1/rules/distribution?rule=…: how many keys have which count now.
+func (a *distribution) ServeDistribution(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	rule := q.Get("rule")
+	if len(q) != 1 || len(q["rule"]) != 1 || rule == "" {
+		httpjson.Problem(w, http.StatusBadRequest, "which rule? rule=NAME, and no other parameter")
+		return
+	}
+	if a.instance.Partitions() == 0 || !a.instance.Online() {
+		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
+		return
+	}
+	version := a.rules.Current()
+	of := limitsOf(version.Set, rule)
+	if len(of) == 0 {
+		httpjson.Problem(w, http.StatusBadRequest, noRule(rule).Error())
+		return
+	}
+	var mine api.Distribution
+	walked := make(chan struct{})
+	go func() { // beside the others, whose walks take as long
+		defer close(walked)
+		mine = a.walk(r.Context(), version, of)
+	}()
+	var others []api.Distribution
+	var missing []api.MissingPartition
+	if r.Header.Get(forwardedHeader) == "" {
+		others, missing = a.askOthers(r.Context(), rule)
+	}
+	<-walked
+	mine.Rule = rule
+	joinDistributions(&mine, others, missing)
+	httpjson.Reply(w, mine)
+}
+
+// askOthers asks the other instances.
+func (a *distribution) askOthers(ctx context.Context, rule string) (others []api.Distribution, missing []api.MissingPartition) {
+	var mine []int32
+	for _, p := range a.instance.Owned() {
+		mine = append(mine, p.ID())
+	}
+	missing = askRest(ctx, a.base, mine, "/v1/rules/distribution?rule="+url.QueryEscape(rule), func(part *api.Distribution) []int32 {
+		others = append(others, *part)
+		answered := slices.Clone(part.Partitions)
+		for _, m := range part.Missing {
+			answered = append(answered, m.Partition)
+		}
+		return answered
+	})
+	return others, missing
+}
+
+// joinDistributions adds what other instances answered. One that runs other rules at this moment has other buckets.
+func joinDistributions(r *api.Distribution, others []api.Distribution, missing []api.MissingPartition) {
+	r.Missing = append(r.Missing, missing...)
+	for i := range others {
+		o := &others[i]
+		r.Sampled = r.Sampled || o.Sampled
+		r.Partitions, r.Missing = append(r.Partitions, o.Partitions...), append(r.Missing, o.Missing...)
+		for _, l := range o.Limits {
+			at := slices.IndexFunc(r.Limits, func(mine api.LimitCounts) bool { return mine.Limit == l.Limit })
+			if at < 0 {
+				r.Limits = append(r.Limits, l)
+				continue
+			}
+			joinCounts(&r.Limits[at], &l)
+		}
+	}
+	slices.Sort(r.Partitions)
+	r.Partitions = slices.Compact(r.Partitions)
+	slices.SortFunc(r.Missing, func(x, y api.MissingPartition) int { return cmp.Compare(x.Partition, y.Partition) })
+	if r.Partitions == nil {
+		r.Partitions = []int32{}
+	}
+	if r.Limits == nil {
+		r.Limits = []api.LimitCounts{}
+	}
+}
+
+func joinCounts(c, other *api.LimitCounts) {
+	c.Keys, c.Over, c.Near = c.Keys+other.Keys, c.Over+other.Over, c.Near+other.Near
+	for _, b := range other.Buckets {
+		at, there := slices.BinarySearchFunc(c.Buckets, b.To, func(mine api.CountBucket, to api.DecimalText) int { return cmp.Compare(mine.To, to) })
+		if there {
+			c.Buckets[at].Keys += b.Keys
+		} else {
+			c.Buckets = slices.Insert(c.Buckets, at, b)
+		}
+	}
+}

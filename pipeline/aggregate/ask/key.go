@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"encoding/json"
@@ -10,11 +10,6 @@ import (
 	"github.com/tallygate/tallygate/internal/keytext"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
-
-// Partition returns the partition that owns a key.
-func (a *instance) Partition(key []event.Dim) int32 {
-	return partitionOf(key, a.found.Load().Partitions)
-}
 
 // partitionOf returns the partition that owns a key: its uid's if it has one, else its text's.
 func partitionOf(key []event.Dim, partitions int32) int32 {

@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"cmp"
@@ -23,7 +23,8 @@ func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-func actorOf(ctx context.Context) Actor {
+// ActorOf returns the caller of ctx; without WithActor it is an anonymous one.
+func ActorOf(ctx context.Context) Actor {
 	actor, _ := ctx.Value(actorKey{}).(Actor)
 	return actor
 }
@@ -35,9 +36,9 @@ func (a *Actor) may(command string) error {
 	return a.May(command)
 }
 
-// who returns who does something and on whose behalf, for the audit. The names that a caller states
+// Who returns who does something and on whose behalf, for the audit. The names that a caller states
 // are believed only if no credential is required.
-func (a *Actor) who(by, onBehalfOf string) (string, string) {
+func (a *Actor) Who(by, onBehalfOf string) (string, string) {
 	if a.Name == "" {
 		return by, onBehalfOf
 	}

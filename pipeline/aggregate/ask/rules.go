@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"context"
@@ -20,9 +20,12 @@ const (
 	maxVersions     = 1000
 )
 
+// history answers what is asked about all versions of the rules, and rolls back to one of them.
+type history struct{ *base }
+
 // ServeRules answers GET /v1/rules[?version=7]: the version that this instance runs, as it was published, or
 // another one. All instances run the same version, but for moments.
-func (a history) ServeRules(w http.ResponseWriter, r *http.Request) {
+func (a *history) ServeRules(w http.ResponseWriter, r *http.Request) {
 	if !a.shared(w) {
 		return
 	}
@@ -31,34 +34,26 @@ func (a history) ServeRules(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	running := a.book.running.Load()
+	running := a.rules.Running()
 	version, given := n["version"]
 	switch {
-	case running == nil || !a.online.Load():
+	case running == nil || !a.instance.Online():
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the group's rules have not been read yet: try again")
 		return
 	case !given || version == running.Version:
 		httpjson.Reply(w, running)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), historyWithin)
-	defer cancel()
-	done, err := a.wait(ctx)
-	if err != nil {
-		a.refuse(w, fmt.Errorf("others read the rules topic: %w", err))
-		return
-	}
-	defer done()
-	old, err := a.at(ctx, version)
+	old, err := a.rules.Version(r.Context(), version)
 	if err != nil {
 		a.refuse(w, err)
 		return
 	}
-	httpjson.Reply(w, runningRules{version, old})
+	httpjson.Reply(w, old)
 }
 
 // ServeVersions answers GET /v1/rules/versions[?limit=100][&before=V].
-func (a history) ServeVersions(w http.ResponseWriter, r *http.Request) {
+func (a *history) ServeVersions(w http.ResponseWriter, r *http.Request) {
 	if !a.shared(w) {
 		return
 	}
@@ -71,11 +66,11 @@ func (a history) ServeVersions(w http.ResponseWriter, r *http.Request) {
 	if !given {
 		limit = defaultVersions
 	}
-	if !a.online.Load() {
+	if !a.instance.Online() {
 		a.refuse(w, ErrNotConnected)
 		return
 	}
-	all, more, err := a.Versions(r.Context(), n["before"], int(limit))
+	all, more, err := a.rules.Versions(r.Context(), n["before"], int(limit))
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -97,7 +92,7 @@ func checkRollback(r *api.Rollback) error {
 }
 
 // ServeRollback answers POST /v1/rules/rollback.
-func (a history) ServeRollback(w http.ResponseWriter, r *http.Request) {
+func (a *history) ServeRollback(w http.ResponseWriter, r *http.Request) {
 	if !a.shared(w) {
 		return
 	}
@@ -110,11 +105,11 @@ func (a history) ServeRollback(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	actor := actorOf(r.Context())
-	by, onBehalfOf := actor.who(req.By, req.OnBehalfOf)
+	actor := ActorOf(r.Context())
+	req.By, req.OnBehalfOf = actor.Who(req.By, req.OnBehalfOf)
 	ctx, cancel := context.WithTimeout(r.Context(), commandWithin)
 	defer cancel()
-	done, err := a.Rollback(ctx, Rollback{Version: req.Version, Reason: req.Reason, By: by, OnBehalfOf: onBehalfOf})
+	done, err := a.rules.Rollback(ctx, req)
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -123,15 +118,15 @@ func (a history) ServeRollback(w http.ResponseWriter, r *http.Request) {
 }
 
 // shared reports whether the rules have versions; else it answers.
-func (a history) shared(w http.ResponseWriter) bool {
-	if !a.book.Shared() {
+func (a *history) shared(w http.ResponseWriter) bool {
+	if !a.rules.Shared() {
 		httpjson.Problem(w, http.StatusNotFound, "the rules of this instance are of no file")
 	}
-	return a.book.Shared()
+	return a.rules.Shared()
 }
 
 // refuse answers with what went wrong.
-func (a history) refuse(w http.ResponseWriter, err error) {
+func (a *history) refuse(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	switch {
 	case errors.Is(err, ErrNoVersion):

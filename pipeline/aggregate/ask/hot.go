@@ -1,4 +1,4 @@
-package aggregate
+package ask
 
 import (
 	"cmp"
@@ -10,6 +10,9 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
+	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -18,15 +21,47 @@ const (
 	maxHotKeys     = 1000
 )
 
+// shownShare is the share of a partition from which a key is shown on request, and looked at for the log.
+const shownShare = 0.005
+
+// Heat is the recent load of one partition.
+type Heat struct {
+	Partition int32
+	Rate      float64       // per second; an event counts once per key
+	Keys      []hotkeys.Key // with much of it, the hottest first
+}
+
+// heatOf reads a partition's sketch.
+func heatOf(p Part, at event.Micros) (h Heat) {
+	p.View(func(s *shard.Shard, _ *owner.Rules) {
+		hot := s.Hot()
+		hot.Tick(at)
+		h = Heat{p.ID(), hot.Rate(at), hot.Hot(at, shownShare)}
+	})
+	return h
+}
+
+// Heats reads the sketches of partitions.
+func Heats(parts []Part, at event.Micros) []Heat {
+	list := make([]Heat, len(parts))
+	for i, p := range parts {
+		list[i] = heatOf(p, at)
+	}
+	return list
+}
+
+// Round rounds a number for display to a multiple of 1/parts.
+func Round(f, parts float64) float64 { return float64(int64(f*parts+0.5)) / parts }
+
 // ServeHotKeys answers GET /v1/hot-keys[?limit=] with the rate of every partition and the hottest
 // keys. Any instance answers for the whole group.
-func (a *answers) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
+func (a *keys) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 	limit, err := hotLimit(r)
 	if err != nil {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if a.found.Load() == nil {
+	if a.instance.Partitions() == 0 {
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the topics have not been checked yet")
 		return
 	}
@@ -51,19 +86,20 @@ func hotLimit(r *http.Request) (int, error) {
 }
 
 // ownHeat is the part of the answer about this instance's own partitions.
-func (a *answers) ownHeat() api.HotKeys {
+func (a *keys) ownHeat() api.HotKeys {
 	var reply api.HotKeys
-	for _, h := range a.heats(now(), shownShare) {
-		reply.Partitions = append(reply.Partitions, api.PartitionLoad{Partition: h.partition, Owner: cmp.Or(a.cfg.Advertise, a.name()), EventsPerSecond: round(h.rate, 10)})
-		for _, k := range h.keys {
-			if round(k.Rate, 10) == 0 { // it had events once
+	for _, h := range Heats(a.instance.Owned(), now()) {
+		load := api.PartitionLoad{Partition: h.Partition, Owner: cmp.Or(a.advertise, a.name), EventsPerSecond: Round(h.Rate, 10)}
+		reply.Partitions = append(reply.Partitions, load)
+		for _, k := range h.Keys {
+			if Round(k.Rate, 10) == 0 { // it had events once
 				continue
 			}
 			dims, err := event.ParseKey(k.Text)
 			if err != nil {
 				continue // every key's text was made by AppendKey
 			}
-			key := api.HotKey{Key: byName(dims), Partition: h.partition, Heat: api.Heat{Share: round(k.Share, 1000), EventsPerSecond: round(k.Rate, 10)}}
+			key := api.HotKey{Key: byName(dims), Partition: h.Partition, Heat: api.Heat{Share: Round(k.Share, 1000), EventsPerSecond: Round(k.Rate, 10)}}
 			reply.Keys = append(reply.Keys, key)
 		}
 	}
@@ -71,12 +107,12 @@ func (a *answers) ownHeat() api.HotKeys {
 }
 
 // askOthers adds the answers of the other instances, and the partitions without an answer.
-func (a *answers) askOthers(ctx context.Context, reply *api.HotKeys) {
+func (a *keys) askOthers(ctx context.Context, reply *api.HotKeys) {
 	var mine []int32
 	for _, p := range reply.Partitions {
 		mine = append(mine, p.Partition)
 	}
-	reply.Missing = askRest(ctx, a, mine, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), func(part *api.HotKeys) (theirs []int32) {
+	reply.Missing = askRest(ctx, a.base, mine, fmt.Sprintf("/v1/hot-keys?limit=%d", maxHotKeys), func(part *api.HotKeys) (theirs []int32) {
 		reply.Partitions = append(reply.Partitions, part.Partitions...)
 		reply.Keys = append(reply.Keys, part.Keys...)
 		for _, p := range part.Partitions {
@@ -99,7 +135,7 @@ func finishHotKeys(r *api.HotKeys, limit int) {
 	}
 	for i := range r.Partitions {
 		if sum > 0 {
-			r.Partitions[i].Share = round(r.Partitions[i].EventsPerSecond/sum, 1000)
+			r.Partitions[i].Share = Round(r.Partitions[i].EventsPerSecond/sum, 1000)
 		}
 	}
 	slices.SortStableFunc(r.Keys, func(x, y api.HotKey) int { return cmp.Compare(y.EventsPerSecond, x.EventsPerSecond) })
@@ -112,16 +148,16 @@ func finishHotKeys(r *api.HotKeys, limit int) {
 	}
 }
 
-// heatOf is what a key takes of its partition, if that is much; else nil.
-func (a *answers) heatOf(key []event.Dim) *api.Heat {
-	p := a.partition(a.Partition(key))
-	if p == nil || !p.Opened() {
+// heatOf returns the heat of a key that takes much of its partition; else nil.
+func (a *keys) heatOf(key []event.Dim) *api.Heat {
+	p := a.instance.Part(a.home(key))
+	if p == nil {
 		return nil
 	}
 	text := event.FormatKey(key)
-	for _, k := range heatOf(p, now(), shownShare).keys {
-		if string(k.Text) == text && round(k.Rate, 10) > 0 {
-			return &api.Heat{Share: round(k.Share, 1000), EventsPerSecond: round(k.Rate, 10)}
+	for _, k := range heatOf(p, now()).Keys {
+		if string(k.Text) == text && Round(k.Rate, 10) > 0 {
+			return &api.Heat{Share: Round(k.Share, 1000), EventsPerSecond: Round(k.Rate, 10)}
 		}
 	}
 	return nil
