@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
@@ -30,15 +29,11 @@ func liveGroups(o *ops.Options) func() (replay.Aggregator, error) {
 
 // Rules implements replay.Aggregator.
 func (g liveGroup) Rules(ctx context.Context) (*rules.Set, error) {
-	body, err := g.Get(ctx, "/v1/rules")
-	if err != nil {
-		return nil, fmt.Errorf("load the group's rules: %w", err)
-	}
-	version, err := grouprules.Parse(body)
+	version, err := grouprules.Parse(g.Get(ctx, "/v1/rules"))
 	if err != nil {
 		return nil, err
 	}
-	return version.Compile()
+	return grouprules.Compile(version)
 }
 
 // Explain implements replay.Aggregator.

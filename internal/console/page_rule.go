@@ -58,7 +58,7 @@ func loadRule(r *request) (any, error) {
 	name := r.PathValue("name")
 	rule := running.Rule(name)
 	if rule == nil {
-		return nil, noSuchRule(name, running.Version.Version)
+		return nil, noSuchRule(name, running.Version)
 	}
 	r.Title = "Rule " + name
 	watch := r.server.rules.watch

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/diff"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/rulecheck"
 )
 
@@ -120,13 +120,13 @@ func tryCheck(r *request) (any, error) {
 
 // check says what is wrong with the text, and of a valid one what it would mean.
 func (r *request) check(d *tryData) error {
-	result, set, err := r.server.rules.bench.Check(r.ctx(), d.Text, d.Running.Version)
+	result, set, err := r.server.rules.bench.Check(r.ctx(), d.Text, d.Running.Rules)
 	if err != nil {
 		return refused(err)
 	}
 	d.Checked, d.Same = &result, d.Text == d.Running.Source
 	if set != nil && d.Running.Set != nil && !d.Same {
-		means := diff.CompareOpened(d.Running.Version, d.Running.Set, &grouprules.Version{Source: d.Text, Files: set.Files}, set)
+		means := diff.CompareOpened(d.Running.Rules, d.Running.Set, &api.Rules{RuleRecord: api.RuleRecord{Source: d.Text, Files: set.Files}}, set)
 		d.Means = &means
 	}
 	return nil
@@ -172,7 +172,7 @@ func tryTest(r *request) (any, error) {
 	if strings.TrimSpace(d.Tests) == "" {
 		return nil, &Problem{Status: http.StatusBadRequest, Title: "There are no tests", Detail: "The field for tests is empty.", Do: "Paste the file of tests that lies beside your rule file, or begin with the sample."}
 	}
-	d.Ran, err = r.server.rules.bench.Test(r.ctx(), d.Text, d.Tests, d.Running.Version)
+	d.Ran, err = r.server.rules.bench.Test(r.ctx(), d.Text, d.Tests, d.Running.Rules)
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -194,7 +194,7 @@ func (r *request) replay(ctx context.Context, d *tryData, progress func(workbenc
 			span = s.Length
 		}
 	}
-	got, err := r.server.rules.bench.Replay(ctx, &workbench.Ask{Reader: r.Who.Name, Text: d.Text, From: r.Now.Add(-span), Published: d.Running.Version}, progress)
+	got, err := r.server.rules.bench.Replay(ctx, &workbench.Ask{Reader: r.Who.Name, Text: d.Text, From: r.Now.Add(-span), Published: d.Running.Rules}, progress)
 	if err != nil {
 		return refused(err)
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/diff"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
-	"github.com/tallygate/tallygate/internal/grouprules"
 )
 
 func versionsPage() page {
@@ -34,7 +32,7 @@ const versionsPerPage = 50
 
 // versionsData is what the list of versions shows.
 type versionsData struct {
-	grouprules.List
+	api.RuleVersions
 	Running int64
 	Next    string // the address of older ones; "": there are none
 	First   bool   // the newest are among them
@@ -49,14 +47,11 @@ func loadVersions(r *request) (any, error) {
 		}
 		q.Set("before", before)
 	}
-	text, err := r.API.Get(r.ctx(), "/v1/rules/versions?"+q.Encode())
+	list, err := r.API.RuleVersions(r.ctx(), q)
 	if err != nil {
 		return nil, err
 	}
-	d := &versionsData{Running: r.server.rules.watch.Book.Running(), First: before == ""}
-	if err := json.Unmarshal(text, &d.List); err != nil {
-		return nil, fmt.Errorf("read the aggregator's list of versions: %w", err)
-	}
+	d := &versionsData{RuleVersions: *list, Running: r.server.rules.watch.Book.Running(), First: before == ""}
 	if n := len(d.Versions); n > 0 {
 		if d.Running == 0 && d.First {
 			d.Running = d.Versions[0].Version
@@ -69,7 +64,7 @@ func loadVersions(r *request) (any, error) {
 }
 
 // Who published a version.
-func (*versionsData) Who(v grouprules.Listed) string { return rulewatch.Who(v.By, v.OnBehalfOf) }
+func (*versionsData) Who(v api.RuleVersion) string { return rulewatch.Who(v.By, v.OnBehalfOf) }
 
 // Previous is the version before the i-th of the list; 0 if it is not in it.
 func (d *versionsData) Previous(i int) int64 {
@@ -126,7 +121,7 @@ func (r *request) diffOf(from, to int64, sides bool) (*diffData, error) {
 	r.Title = fmt.Sprintf("Versions %d and %d", from, to)
 	d.Lines = diff.Unified(d.From.Source, d.To.Source)
 	d.Added, d.Removed = diff.Count(d.Lines)
-	d.Means = diff.CompareOpened(d.From.Version, d.From.Set, d.To.Version, d.To.Set)
+	d.Means = diff.CompareOpened(d.From.Rules, d.From.Set, d.To.Rules, d.To.Set)
 	address := func(from, to int64, sides bool) string {
 		q := url.Values{"from": {strconv.FormatInt(from, 10)}, "to": {strconv.FormatInt(to, 10)}}
 		if sides {
@@ -158,7 +153,7 @@ func loadBack(r *request) (any, error) {
 		return nil, err
 	}
 	d := &backData{Version: version, May: r.may(access.Admin)}
-	if d.diffData, err = r.diffOf(running.Version.Version, version, false); err != nil {
+	if d.diffData, err = r.diffOf(running.Version, version, false); err != nil {
 		return nil, err
 	}
 	r.Title = fmt.Sprintf("Roll back to version %d", version)

@@ -20,7 +20,6 @@ import (
 	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/health/watch"
 	"github.com/tallygate/tallygate/internal/httpjson"
@@ -58,8 +57,8 @@ func shopRules(n int, limit string) string {
 	return b.String()
 }
 
-func (g *group) listed(v int) grouprules.Listed {
-	l := grouprules.Listed{Version: int64(v), Name: "shop", File: "/etc/tallygate/rules.yaml", By: "aggregator-1:8081", At: ruleNoon.Add(time.Duration(v-len(g.texts)) * 26 * time.Hour).Add(-time.Hour), Bytes: len(g.texts[v-1])}
+func (g *group) listed(v int) api.RuleVersion {
+	l := api.RuleVersion{Version: int64(v), Name: "shop", File: "/etc/tallygate/rules.yaml", By: "aggregator-1:8081", At: ruleNoon.Add(time.Duration(v-len(g.texts)) * 26 * time.Hour).Add(-time.Hour), Bytes: len(g.texts[v-1])}
 	if v%2 == 0 {
 		l.By, l.OnBehalfOf, l.Reason = "console", "alice", "ticket <b>"+strconv.Itoa(v)+"</b>"
 	}
@@ -86,7 +85,7 @@ func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "GET /v1/rules/versions":
 		before, _ := strconv.Atoi(r.URL.Query().Get("before"))
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
-		var list grouprules.List
+		var list api.RuleVersions
 		for v := len(g.texts); v > 0; v-- {
 			if before != 0 && v >= before {
 				continue
@@ -107,7 +106,7 @@ func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		l := g.listed(v)
-		httpjson.Reply(w, grouprules.Version{Version: l.Version, Name: l.Name, File: l.File, By: l.By, OnBehalfOf: l.OnBehalfOf, At: l.At, Reason: l.Reason, Source: g.texts[v-1], Files: g.files})
+		httpjson.Reply(w, api.Rules{Version: l.Version, RuleRecord: api.RuleRecord{Name: l.Name, File: l.File, By: l.By, OnBehalfOf: l.OnBehalfOf, At: l.At, Reason: l.Reason, Source: g.texts[v-1], Files: g.files}})
 	case "POST /v1/rules/rollback":
 		g.rolled, g.rolledBy = map[string]any{}, g.tokens[len(g.tokens)-1]
 		_ = json.NewDecoder(r.Body).Decode(&g.rolled)

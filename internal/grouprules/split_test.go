@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tallygate/tallygate/api"
 )
 
 const two = `# A shop.
@@ -72,22 +74,22 @@ func TestSplitFindsEveryRule(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	v, err := Parse([]byte(`{"version":7,"by":"alice","reason":"ticket 1","from":5,"source":"x","files":{"a":"aGk="}}`))
+	v, err := Parse([]byte(`{"version":7,"by":"alice","reason":"ticket 1","from":5,"source":"x","files":{"a":"aGk="}}`), nil)
 	if err != nil || v.Version != 7 || v.From != 5 || string(v.Files["a"]) != "hi" {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if text, err := v.Beside("a"); err != nil || string(text) != "hi" {
+	if text, err := Beside(v)("a"); err != nil || string(text) != "hi" {
 		t.Errorf("%s, %v", text, err)
 	}
-	if _, err := v.Beside("/etc/passwd"); err == nil {
+	if _, err := Beside(v)("/etc/passwd"); err == nil {
 		t.Error("a file of this machine")
 	}
 	for _, bad := range []string{"", "{}", "[]", `{"version":1}`} {
-		if _, err := Parse([]byte(bad)); err == nil {
+		if _, err := Parse([]byte(bad), nil); err == nil {
 			t.Errorf("%q is no version", bad)
 		}
 	}
-	if _, err := (&Version{Version: 3, Source: "x"}).Compile(); err == nil || !strings.Contains(err.Error(), "version 3") {
+	if _, err := Compile(&api.Rules{Version: 3, RuleRecord: api.RuleRecord{Source: "x"}}); err == nil || !strings.Contains(err.Error(), "version 3") {
 		t.Errorf("%v", err)
 	}
 }

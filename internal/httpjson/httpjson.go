@@ -5,6 +5,8 @@ package httpjson
 import (
 	"encoding/json"
 	"net/http"
+
+	"github.com/tallygate/tallygate/api"
 )
 
 // Reply answers 200 with a body.
@@ -12,9 +14,7 @@ func Reply(w http.ResponseWriter, body any) { write(w, "application/json", http.
 
 // Problem answers with RFC 9457's problem+json.
 func Problem(w http.ResponseWriter, status int, detail string) {
-	write(w, "application/problem+json", status, map[string]any{
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
-	})
+	write(w, "application/problem+json", status, api.NewProblem(status, detail))
 }
 
 func write(w http.ResponseWriter, kind string, status int, body any) {

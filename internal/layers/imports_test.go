@@ -57,7 +57,7 @@ var imports = []struct {
 	{"pipeline/aggregate/shard", []string{"pipeline/aggregate/hotkeys", "pipeline/aggregate/state", "pipeline/event", "pipeline/kafkalog/record", "pipeline/verdict",
 		"pipeline/admit/protocol", "rules", "internal/wire", "github.com/cespare/xxhash/v2"}},
 	{"internal/completion", []string{"internal/ops"}},
-	{"internal/httpjson", nil},
+	{"internal/httpjson", []string{"api"}},
 	{"internal/retry", nil},
 	{"internal/seldom", nil},
 	{"internal/testrun", nil},

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+
+	"github.com/tallygate/tallygate/api"
 )
 
 // refusals is a listener on which a request that net/http refuses before any handler sees it is answered
@@ -65,7 +67,7 @@ func refusal(p []byte) []byte {
 		return nil
 	}
 	title := http.StatusText(status)
-	body, err := json.Marshal(map[string]any{"type": "about:blank", "title": title, "status": status, "detail": string(p[line+len(ownHeaders):])})
+	body, err := json.Marshal(api.NewProblem(status, string(p[line+len(ownHeaders):])))
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/api"
 )
 
 func text(lines []Line) (out []string) {
@@ -91,7 +91,7 @@ func TestMeaning(t *testing.T) {
 		"settings":          {[]string{"  rules:", "  max_lateness: 2h\n  rules:"}, Meaning{Settings: true}},
 	} {
 		now := strings.NewReplacer(append(c.replace, "\x00", "")...).Replace(shop)
-		got := Compare(&grouprules.Version{Version: 1, Source: shop}, &grouprules.Version{Version: 2, Source: now})
+		got := Compare(version(1, shop), version(2, now))
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s (- want)\n%s", name, d)
 		}
@@ -99,7 +99,11 @@ func TestMeaning(t *testing.T) {
 			t.Errorf("%s: nothing is %t", name, got.Nothing())
 		}
 	}
-	if got := Compare(&grouprules.Version{Version: 1, Source: "x"}, &grouprules.Version{Version: 2, Source: shop}); !strings.Contains(got.Unknown, "version 1") {
+	if got := Compare(version(1, "x"), version(2, shop)); !strings.Contains(got.Unknown, "version 1") {
 		t.Errorf("%+v", got)
 	}
+}
+
+func version(number int64, source string) *api.Rules {
+	return &api.Rules{Version: number, RuleRecord: api.RuleRecord{Source: source}}
 }

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -25,12 +26,12 @@ func (m *Meaning) Nothing() bool {
 }
 
 // Compare says what changes from one version to another. It compiles both as a group runs them.
-func Compare(old, now *grouprules.Version) Meaning {
-	was, err := old.Compile()
+func Compare(old, now *api.Rules) Meaning {
+	was, err := grouprules.Compile(old)
 	if err != nil {
 		return Meaning{Unknown: err.Error()}
 	}
-	will, err := now.Compile()
+	will, err := grouprules.Compile(now)
 	if err != nil {
 		return Meaning{Unknown: err.Error()}
 	}
@@ -38,7 +39,7 @@ func Compare(old, now *grouprules.Version) Meaning {
 }
 
 // CompareOpened is Compare for versions that are compiled; a nil set does not compile here.
-func CompareOpened(old *grouprules.Version, was *rules.Set, now *grouprules.Version, will *rules.Set) Meaning {
+func CompareOpened(old *api.Rules, was *rules.Set, now *api.Rules, will *rules.Set) Meaning {
 	if was == nil || will == nil {
 		return Meaning{Unknown: "What it means is not known: a program of this version does not read both of them."}
 	}
@@ -53,7 +54,8 @@ func CompareOpened(old *grouprules.Version, was *rules.Set, now *grouprules.Vers
 	return m
 }
 
-func sameFiles(a, b *grouprules.Version) bool {
+// sameFiles compares the lists of networks that the versions name: their rules may read alike, and match others.
+func sameFiles(a, b *api.Rules) bool {
 	if len(a.Files) != len(b.Files) {
 		return false
 	}

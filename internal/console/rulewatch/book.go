@@ -4,7 +4,6 @@ package rulewatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -27,7 +27,7 @@ const (
 
 // Opened is a version, compiled.
 type Opened struct {
-	*grouprules.Version
+	*api.Rules
 	Set    *rules.Set // nil if it does not compile here
 	Broken error      // why
 	Parts  grouprules.Parts
@@ -52,7 +52,7 @@ type Book struct {
 	seed maphash.Seed
 
 	mu      sync.Mutex
-	list    grouprules.List
+	list    api.RuleVersions
 	listErr error
 	running int64           // 0: unknown
 	facts   map[int64]facts // of the listed ones
@@ -86,16 +86,12 @@ func (b *Book) Open(ctx context.Context, version int64) (*Opened, error) {
 	if version != 0 {
 		path += "?version=" + strconv.FormatInt(version, 10)
 	}
-	text, err := b.get(ctx, path)
+	v, err := grouprules.Parse(b.get(ctx, path))
 	if err != nil {
 		return nil, err
 	}
-	v, err := grouprules.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	o = &Opened{Version: v, Parts: grouprules.Split(v.Source)}
-	o.Set, o.Broken = v.Compile()
+	o = &Opened{Rules: v, Parts: grouprules.Split(v.Source)}
+	o.Set, o.Broken = grouprules.Compile(v)
 	b.keep(o)
 	return o, nil
 }
@@ -108,9 +104,9 @@ func (b *Book) keep(o *Opened) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.opened[o.Version.Version] = o
-	b.facts[o.Version.Version] = said
-	b.use(o.Version.Version)
+	b.opened[o.Version] = o
+	b.facts[o.Version] = said
+	b.use(o.Version)
 	if len(b.used) > maxOpened {
 		delete(b.opened, b.used[0])
 		b.used = b.used[1:]
@@ -145,11 +141,7 @@ func (b *Book) Refresh(ctx context.Context, running int64) error {
 }
 
 func (b *Book) relist(ctx context.Context, running int64) error {
-	var list grouprules.List
-	text, err := b.get(ctx, "/v1/rules/versions?limit="+strconv.Itoa(maxListed))
-	if err == nil {
-		err = json.Unmarshal(text, &list)
-	}
+	list, err := api.Decode[api.RuleVersions](b.get(ctx, "/v1/rules/versions?limit="+strconv.Itoa(maxListed)))
 	if err == nil && running == 0 && len(list.Versions) > 0 {
 		running = list.Versions[0].Version
 	}
@@ -162,9 +154,9 @@ func (b *Book) relist(ctx context.Context, running int64) error {
 	if err != nil {
 		return fmt.Errorf("list the versions of the rules: %w", err)
 	}
-	b.list = list
+	b.list = *list
 	for version := range b.facts {
-		if !slices.ContainsFunc(list.Versions, func(l grouprules.Listed) bool { return l.Version == version }) {
+		if !slices.ContainsFunc(list.Versions, func(l api.RuleVersion) bool { return l.Version == version }) {
 			delete(b.facts, version)
 		}
 	}
@@ -184,7 +176,7 @@ func (b *Book) unknown() (version int64, all bool) {
 }
 
 // List is what the last Refresh found, the newest first, and why there is no newer list.
-func (b *Book) List() (grouprules.List, error) {
+func (b *Book) List() (api.RuleVersions, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.list, b.listErr
@@ -209,7 +201,7 @@ func (b *Book) Running() int64 {
 
 // Change is a version in which a rule became another.
 type Change struct {
-	grouprules.Listed
+	api.RuleVersion
 	What string // new, changed, gone; or "there", of the oldest version that is known
 }
 

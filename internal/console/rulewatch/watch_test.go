@@ -16,7 +16,6 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -43,15 +42,15 @@ func (g *group) get(_ context.Context, path string) ([]byte, error) {
 	if g.dead {
 		return nil, errors.New("no route to host")
 	}
-	listed := func(v int) grouprules.Listed {
-		return grouprules.Listed{Version: int64(v), By: "alice", Reason: fmt.Sprint("ticket ", v), At: time.Date(2026, 11, v, 0, 0, 0, 0, time.UTC)}
+	listed := func(v int) api.RuleVersion {
+		return api.RuleVersion{Version: int64(v), By: "alice", Reason: fmt.Sprint("ticket ", v), At: time.Date(2026, 11, v, 0, 0, 0, 0, time.UTC)}
 	}
 	switch name {
 	case "/v1/cluster":
 		return json.Marshal(api.Cluster{Members: []api.Status{{Instance: "a", Aggregator: &api.AggregatorStatus{Rules: api.RulesStatus{Version: int64(len(g.texts))}},
 			Metrics: map[string][]api.Sample{"tallygate_rule_matches_total": {{Labels: map[string]string{"rule": "one"}, Value: g.matches}}}}}})
 	case "/v1/rules/versions":
-		var list grouprules.List
+		var list api.RuleVersions
 		for v := len(g.texts); v > 0; v-- {
 			list.Versions = append(list.Versions, listed(v))
 		}
@@ -61,7 +60,7 @@ func (g *group) get(_ context.Context, path string) ([]byte, error) {
 		if at, ok := strings.CutPrefix(query, "version="); ok {
 			v, _ = strconv.Atoi(at)
 		}
-		return json.Marshal(grouprules.Version{Version: int64(v), Source: g.texts[v-1]})
+		return json.Marshal(api.Rules{Version: int64(v), RuleRecord: api.RuleRecord{Source: g.texts[v-1]}})
 	}
 	return nil, fmt.Errorf("unknown path %s", path)
 }
@@ -97,10 +96,10 @@ func TestChangesOfARule(t *testing.T) {
 		t.Errorf("asked %v, %d open", g.asked, len(b.opened))
 	}
 	o, err := b.Open(t.Context(), 0)
-	if err != nil || o.Version.Version != 7 || o.Rule("one") == nil || o.Rule("three") != nil {
+	if err != nil || o.Version != 7 || o.Rule("one") == nil || o.Rule("three") != nil {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err := b.Open(t.Context(), 1); err != nil || o.Version.Version != 1 || len(b.opened) != maxOpened {
+	if o, err := b.Open(t.Context(), 1); err != nil || o.Version != 1 || len(b.opened) != maxOpened {
 		t.Errorf("an old version: %+v, %v", o, err)
 	}
 	g.texts = append(g.texts, text("one=3"))

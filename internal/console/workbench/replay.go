@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/rules"
@@ -14,10 +15,10 @@ import (
 
 // Ask is a replay that a reader asks for.
 type Ask struct {
-	Reader    string              // one replay at a time each
-	Text      string              // the rules to try
-	From      time.Time           // of the events; up to now
-	Published *grouprules.Version // the rules that run: they are compared with
+	Reader    string     // one replay at a time each
+	Text      string     // the rules to try
+	From      time.Time  // of the events; up to now
+	Published *api.Rules // the rules that run: they are compared with
 }
 
 // Progress is how far a replay is.
@@ -71,7 +72,7 @@ func (b *Bench) Replay(ctx context.Context, ask *Ask, progress func(Progress)) (
 	if set == nil {
 		return &Replayed{Mistakes: checked.Errors}, nil
 	}
-	old, err := ask.Published.Compile()
+	old, err := grouprules.Compile(ask.Published)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/event"
@@ -53,7 +53,7 @@ func benchOf(s *searches, c Config) *Bench {
 }
 
 func ask(limit string) *Ask {
-	return &Ask{Text: rulesOf(limit), Published: &grouprules.Version{Version: 7, Source: rulesOf("10")}}
+	return &Ask{Text: rulesOf(limit), Published: &api.Rules{Version: 7, RuleRecord: api.RuleRecord{Source: rulesOf("10")}}}
 }
 
 func ignore(Progress) {}

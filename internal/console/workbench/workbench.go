@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/grouprules"
 	"github.com/tallygate/tallygate/internal/replay"
 	"github.com/tallygate/tallygate/internal/rulecheck"
@@ -98,7 +99,7 @@ func turn(ctx context.Context, places chan struct{}) (leave func(), err error) {
 
 // Check says what is wrong with a text. The files that it names are those of the published version, and no
 // others. The set is nil unless the text is valid.
-func (b *Bench) Check(ctx context.Context, text string, published *grouprules.Version) (rulecheck.Result, *rules.Set, error) {
+func (b *Bench) Check(ctx context.Context, text string, published *api.Rules) (rulecheck.Result, *rules.Set, error) {
 	if err := b.fits(text, "rules"); err != nil {
 		return rulecheck.Result{}, nil, err
 	}
@@ -110,7 +111,7 @@ func (b *Bench) Check(ctx context.Context, text string, published *grouprules.Ve
 	ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.CheckWithin,
 		&Refusal{Detail: fmt.Sprintf("the check takes more than %v: check the file with `tallygate check`", b.cfg.CheckWithin)})
 	defer cancel()
-	result, set := rulecheck.Text(ctx, RulesFile, []byte(text), beside(published))
+	result, set := rulecheck.Text(ctx, RulesFile, []byte(text), grouprules.Beside(published))
 	if set == nil && ctx.Err() != nil {
 		return rulecheck.Result{}, nil, context.Cause(ctx)
 	}
@@ -136,7 +137,7 @@ func (t *Tests) Failed() (n int) {
 }
 
 // Test runs tests against rules, both as texts. Whatever name rule_files has stands for these rules.
-func (b *Bench) Test(ctx context.Context, text, tests string, published *grouprules.Version) (*Tests, error) {
+func (b *Bench) Test(ctx context.Context, text, tests string, published *api.Rules) (*Tests, error) {
 	if err := errors.Join(b.fits(text, "rules"), b.fits(tests, "tests")); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (b *Bench) Test(ctx context.Context, text, tests string, published *groupru
 			}
 			return []byte(text), nil
 		},
-		Beside: func(string) func(string) ([]byte, error) { return beside(published) },
+		Beside: func(string) func(string) ([]byte, error) { return grouprules.Beside(published) },
 	}
 	if len(f.RuleFiles) == 1 {
 		f.RuleFiles[0] = RulesFile // in errors
@@ -169,13 +170,6 @@ func (b *Bench) Test(ctx context.Context, text, tests string, published *groupru
 		return nil, context.Cause(ctx)
 	}
 	return &Tests{Mistakes: mistakes(TestsFile, ran.Err), Results: ran.Results, Missed: ran.Missed, Took: ran.Took}, nil
-}
-
-func beside(published *grouprules.Version) func(name string) ([]byte, error) {
-	if published == nil {
-		published = &grouprules.Version{}
-	}
-	return published.Beside
 }
 
 // mistakes takes an error apart.

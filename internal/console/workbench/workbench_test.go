@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/api"
 )
 
 const limited = `apiVersion: tallygate.dev/v1
@@ -66,7 +66,7 @@ func TestRulesReadNoFileFromDisk(t *testing.T) {
 	text := func(name string) string {
 		return strings.Replace(rulesOf("10"), "  rules:", "  networks: {office: "+name+"}\n  exempt: {file: "+name+"}\n  rules:", 1)
 	}
-	published := &grouprules.Version{Files: map[string][]byte{"office.txt": []byte("10.0.0.0/8\n")}}
+	published := &api.Rules{RuleRecord: api.RuleRecord{Files: map[string][]byte{"office.txt": []byte("10.0.0.0/8\n")}}}
 	b := New(Config{})
 	for _, name := range []string{"secret.txt", "./secret.txt", secret, "../" + filepath.Base(folder) + "/secret.txt", "root" + secret, "/etc/passwd", "file:///etc/passwd", "office.txt/../secret.txt", "'\\\\host\\share'"} {
 		result, _, err := b.Check(t.Context(), text(name), published)

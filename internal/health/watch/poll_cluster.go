@@ -15,6 +15,7 @@ import (
 	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
+	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // clusterMetrics are the sources of the numbers, by the beginnings of their names.
@@ -99,25 +100,21 @@ func reason(err error) error {
 
 // exemptions asks for those that there are. Only how many they are is kept.
 func (c *clusterPoll) exemptions(ctx context.Context, now time.Time) (health.Exemptions, error) {
-	text, err := c.get(ctx, "/v1/exemptions")
-	var list struct {
-		Exemptions []struct {
-			Until time.Time `json:"until"`
-		} `json:"exemptions"`
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &list)
+	list, err := api.Decode[api.Exemptions](c.get(ctx, "/v1/exemptions"))
+	if err != nil {
+		return health.Exemptions{}, err
 	}
 	is := health.Exemptions{All: len(list.Exemptions)}
 	for _, e := range list.Exemptions {
-		if left := e.Until.Sub(now); !e.Until.IsZero() && left > 0 && left < time.Hour {
+		until := e.Until.Time()
+		if left := until.Sub(now); e.Until != event.NoTime && left > 0 && left < time.Hour {
 			is.Ending++
-			if is.Next.IsZero() || e.Until.Before(is.Next) {
-				is.Next = e.Until
+			if is.Next.IsZero() || until.Before(is.Next) {
+				is.Next = until
 			}
 		}
 	}
-	return is, err
+	return is, nil
 }
 
 // enforced asks decision servers for what their beats do not say. Their addresses come from Redis, and whoever can

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
@@ -83,7 +84,7 @@ func askInstance[T any](ctx context.Context, p *peers, to Address, method, path 
 		return answer, fmt.Errorf("ask its owner: read the answer of %s: %w", to.Addr, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		var problem struct{ Detail string }
+		var problem api.Problem
 		_ = json.Unmarshal(text, &problem) // without one its status says enough
 		return answer, fmt.Errorf("its owner %s answers %s: %s", to.Addr, resp.Status, problem.Detail)
 	}
