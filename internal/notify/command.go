@@ -18,8 +18,8 @@ import (
 	"github.com/tallygate/tallygate/internal/redisconn"
 )
 
-const usage = `
-tallygate notify tells people what happens: by webhook, Slack, Teams, Alertmanager or e-mail. It reads the
+var usage = `
+tallygate notify tells people what happens: by ` + receive.Titles() + `. It reads the
 audit, asks an aggregator for the cluster, and looks into Redis for enforcers and blocks. docs/notify.md
 describes its file.
 

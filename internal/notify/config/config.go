@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/notify/receive"
 )
 
 // Config is a whole file.
@@ -24,37 +24,8 @@ type Config struct {
 	Console   string // where the console is, for links; "" is none
 }
 
-// Receiver is whom messages are sent to.
-type Receiver struct {
-	Name string
-	Type string // webhook, slack, teams, alertmanager or email
-
-	URL       Value   // but email
-	Secrets   []Value // webhook: that sign, each one
-	Token     Value   // webhook, alertmanager: a bearer token
-	CA        string  // a file with the certificates to trust; "" is the system's
-	PlainHTTP bool    // http also beyond this machine
-
-	Shown   bool          // keys are shown
-	Timeout time.Duration // of one attempt
-	MaxAge  time.Duration // older notes are dropped; 0: none are
-
-	Repeat time.Duration     // alertmanager: how often a state that lasts is told again
-	Keep   time.Duration     // alertmanager: how long what merely happened is an alert
-	Labels map[string]string // alertmanager: beside ours
-
-	Email *Email
-}
-
-// Email is how a receiver of e-mail is reached.
-type Email struct {
-	Server   string // HOST:PORT
-	TLS      string // starttls, tls or none
-	From     string
-	To       []string
-	User     string
-	Password Value
-}
+// Receiver is one that messages are sent to.
+type Receiver = receive.Config
 
 // Route is what is told to which receivers.
 type Route struct {
@@ -82,34 +53,6 @@ type Watch struct {
 	LagFor    time.Duration
 	StaleFor  time.Duration // an enforcer must be stale, or gone, for so long
 	GoneFor   time.Duration // aggregators must not answer for so long
-}
-
-// Value is a text that stands in the file, in a file of its own, or in the environment.
-type Value struct{ Plain, File, Env string }
-
-// Given reports whether there is one.
-func (v Value) Given() bool { return v != Value{} }
-
-// Read returns the text as it is now. Its error does not tell it.
-func (v Value) Read(getenv func(string) string) (string, error) {
-	switch {
-	case v.File != "":
-		text, err := os.ReadFile(v.File)
-		if err != nil {
-			return "", fmt.Errorf("read a secret: %w", err)
-		}
-		secret := strings.TrimRight(string(text), "\r\n")
-		if secret == "" {
-			return "", fmt.Errorf("read a secret: %s is empty", v.File)
-		}
-		return secret, nil
-	case v.Env != "":
-		if secret := getenv(v.Env); secret != "" {
-			return secret, nil
-		}
-		return "", fmt.Errorf("read a secret: %s is not in the environment", v.Env)
-	}
-	return v.Plain, nil
 }
 
 // Receiver finds one by its name; nil if there is none.

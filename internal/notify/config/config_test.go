@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/notify/receive"
 	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/rules/document"
 )
@@ -70,7 +71,7 @@ func TestTheWholeFile(t *testing.T) {
 	if am := c.Receiver("am"); am.Repeat != 30*time.Second || am.Keep != 10*time.Minute || am.Labels["team"] != "shop" || am.Shown {
 		t.Errorf("%+v", am)
 	}
-	if mail := c.Receiver("mail").Email; !reflect.DeepEqual(*mail, Email{Server: "smtp.example.com:587", TLS: "starttls", From: "t@example.com", To: []string{"a@example.com", "b@example.com"}, User: "t", Password: Value{File: folder + "/smtp"}}) {
+	if mail := c.Receiver("mail").Email; !reflect.DeepEqual(*mail, receive.Email{Server: "smtp.example.com:587", TLS: "starttls", From: "t@example.com", To: []string{"a@example.com", "b@example.com"}, User: "t", Password: receive.Value{File: folder + "/smtp"}}) {
 		t.Errorf("%+v", mail)
 	}
 	if oncall.Messages != 5 || oncall.Per != time.Minute || oncall.Every != 10*time.Minute || oncall.Wait != 0 || !oncall.Resolved {

@@ -15,6 +15,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/notify/receive"
+	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
@@ -25,8 +27,6 @@ const (
 	defaultMessages = 20
 	defaultPer      = time.Minute
 	defaultTimeout  = 10 * time.Second
-	defaultRepeat   = time.Minute
-	defaultKeep     = 5 * time.Minute
 	defaultPoll     = 5 * time.Second
 	defaultAbove    = 0.05
 	defaultKeys     = 10
@@ -46,7 +46,7 @@ func Load(file string, getenv func(string) string) (*Config, error) {
 
 // Parse reads a file's text, and tells every mistake in it. No error shows what may be a secret.
 func Parse(name string, src []byte, getenv func(string) string) (*Config, error) {
-	r := &reader{File: document.New(name, src, words), getenv: getenv, c: &Config{}}
+	r := &reader{receive.Fields{File: document.New(name, src, words), Getenv: getenv}, &Config{}}
 	if r.Parse(src) {
 		r.file(r.Root)
 	}
@@ -57,9 +57,8 @@ func Parse(name string, src []byte, getenv func(string) string) (*Config, error)
 }
 
 type reader struct {
-	*document.File
-	getenv func(string) string
-	c      *Config
+	receive.Fields
+	c *Config
 }
 
 func (r *reader) file(n *yaml.Node) {
@@ -67,12 +66,12 @@ func (r *reader) file(n *yaml.Node) {
 	if !ok {
 		return
 	}
-	if n := r.required(o, "receivers", "as in receivers: [{name: chat, slack: {url_file: /etc/tallygate/slack-url}}]"); n != nil {
+	if n := r.Required(o, "receivers", "as in receivers: [{name: chat, slack: {url_file: /etc/tallygate/slack-url}}]"); n != nil {
 		for _, item := range r.List(n, "receivers") {
 			r.receiver(item)
 		}
 	}
-	if n := r.required(o, "routes", "as in routes: [{name: oncall, on: [fuse, enforcer-stale], to: [chat]}]"); n != nil {
+	if n := r.Required(o, "routes", "as in routes: [{name: oncall, on: [fuse, enforcer-stale], to: [chat]}]"); n != nil {
 		for _, item := range r.List(n, "routes") {
 			r.route(item)
 		}
@@ -88,19 +87,10 @@ func (r *reader) file(n *yaml.Node) {
 	}
 }
 
-// required returns a field; without it, it reports the mistake.
-func (r *reader) required(o *document.Object, field, hint string) *yaml.Node {
-	n := o.Get(field)
-	if n == nil && !o.Spoilt(field) {
-		r.Fail(o.Node, hint, "there is no `%s`", field)
-	}
-	return n
-}
-
 var validName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 func (r *reader) name(o *document.Object, what string) string {
-	n := r.required(o, "name", "as in name: oncall")
+	n := r.Required(o, "name", "as in name: oncall")
 	if n == nil {
 		return ""
 	}
@@ -120,7 +110,7 @@ func (r *reader) route(n *yaml.Node) {
 	if slices.ContainsFunc(r.c.Routes, func(other *Route) bool { return other.Name == to.Name && to.Name != "" }) {
 		r.Fail(o.At("name"), "", "there are two routes of this name")
 	}
-	if n := r.required(o, "on", "as in on: [fuse, enforcer-stale]"); n != nil {
+	if n := r.Required(o, "on", "as in on: [fuse, enforcer-stale]"); n != nil {
 		for _, item := range r.OneOrMore(n, "on") {
 			if word, ok := r.Word(item, "on", kinds()...); ok {
 				to.On = append(to.On, note.Kind(word))
@@ -136,15 +126,15 @@ func (r *reader) route(n *yaml.Node) {
 			to.Rules = append(to.Rules, pattern)
 		}
 	}
-	if n := r.required(o, "to", "as in to: [chat]"); n != nil {
+	if n := r.Required(o, "to", "as in to: [chat]"); n != nil {
 		for _, item := range r.OneOrMore(n, "to") {
 			if name, ok := r.Text(item, "a receiver's name"); ok {
 				r.routeTo(item, to, name)
 			}
 		}
 	}
-	r.span(o, "wait", &to.Wait)
-	r.span(o, "every", &to.Every)
+	r.SpanOf(o, "wait", &to.Wait)
+	r.SpanOf(o, "every", &to.Every)
 	r.rate(o.Get("rate"), to)
 	if n := o.Get("resolved"); n != nil {
 		to.Resolved = r.Bool(n, "resolved")
@@ -199,13 +189,9 @@ func (r *reader) rate(n *yaml.Node, to *Route) {
 	to.Messages, to.Per = messages, span
 }
 
-// span reads a duration, if it is there.
-func (r *reader) span(o *document.Object, field string, into *time.Duration) {
-	if n := o.Get(field); n != nil {
-		if span, ok := r.Span(n, field); ok {
-			*into = span.Duration()
-		}
-	}
+func parseSpan(text string) (time.Duration, error) {
+	span, err := rules.ParseDuration(text)
+	return span.Duration(), err
 }
 
 // template reads one, and tries it with a message of each kind.

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/internal/notify/receive"
 	"github.com/tallygate/tallygate/rules/document"
 )
 
@@ -25,9 +26,17 @@ var words = &document.Vocabulary{
 		"repeatinterval": {Fields: []string{"repeat", "every"}}, "sendresolved": {Fields: []string{"resolved"}},
 		"apiurl": {Fields: []string{"url_file"}}, "url": {Fields: []string{"url_file"}, Write: "the address is a secret: put it into a file, and name that"},
 		"password": {Fields: []string{"password_file"}, Write: "put it into a file, and name that"}, "secret": {Fields: []string{"secret_file"}, Write: "put it into a file, and name that"},
-		"token": {Fields: []string{"token_file"}, Write: "put it into a file, and name that"}, "smarthost": {Fields: []string{"server"}},
-		"mail": {Fields: []string{"email"}}, "smtp": {Fields: []string{"email"}}, "msteams": {Fields: []string{"teams"}}, "template": {Fields: []string{"text"}},
+		"token":    {Fields: []string{"token_file"}, Write: "put it into a file, and name that"},
+		"template": {Fields: []string{"text"}},
 	},
+}
+
+func init() {
+	for _, t := range receive.Types {
+		for name, meant := range t.Synonyms {
+			words.Synonyms[name] = document.Synonym{Fields: []string{meant}}
+		}
+	}
 }
 
 // share reads a percentage, as a share.
@@ -58,7 +67,7 @@ func (r *reader) number(n *yaml.Node, what string) int {
 // Where people put a secret by mistake: any line but those of fields that nobody takes for one's place.
 var (
 	harmless = regexp.MustCompile(`^[\s{-]*(name|on|to|rules|wait|every|rate|resolved|title|text|keys|timeout|max_age|poll|hits|lag|enforcers|aggregators|above|below|for|repeat|keep)\s*:`)
-	telling  = regexp.MustCompile(`(?i)://|secret|password|token|url|webhook|slack|teams|alertmanager|email`)
+	telling  = regexp.MustCompile(`(?i)://|secret|password|token|url|` + strings.Join(receive.Names(), "|"))
 	quoted   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 )
 
@@ -84,14 +93,9 @@ func masked(err error) error {
 
 // isWord reports whether a text is a field or a type of this language, and so no secret.
 func isWord(text string) bool {
-	if _, ok := typeFields[text]; ok {
-		return true
-	}
-	for _, fields := range typeFields {
-		for _, f := range fields {
-			if f == text || strings.Split(f, "_")[0] == text {
-				return true
-			}
+	for _, t := range receive.Types {
+		if t.Name == text || slices.ContainsFunc(t.Fields, func(f string) bool { return f == text || strings.Split(f, "_")[0] == text }) {
+			return true
 		}
 	}
 	if slices.Contains(words.Fields, text) || slices.Contains(kinds(), text) {

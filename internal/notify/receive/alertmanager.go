@@ -10,6 +10,13 @@ import (
 	"github.com/tallygate/tallygate/internal/notify/note"
 )
 
+var alertmanagerType = &Type{
+	Name: "alertmanager", title: "Alertmanager",
+	Fields: []string{"url", "url_file", "url_env", "token_file", "token_env", "ca", "plain_http", "repeat", "keep", "labels"},
+	read:   (*Fields).http,
+	open:   posting(func(p *poster, now func() time.Time) Receiver { return &alertmanager{p, now} }),
+}
+
 // alertmanager posts alerts to Alertmanager's API v2, or to what speaks it.
 // https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 type alertmanager struct {

@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	netmail "net/mail"
 	"os"
 	"regexp"
 	"strconv"
@@ -14,26 +16,87 @@ import (
 	"time"
 
 	"github.com/wneessen/go-mail"
+	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/rules/document"
 )
+
+// emailType is the only one that nothing is posted to.
+var emailType = &Type{
+	Name: "email", title: "e-mail", Synonyms: map[string]string{"mail": "email", "smtp": "email", "smarthost": "server"},
+	Fields: []string{"server", "tls", "from", "to", "user", "password_file", "password_env", "ca"},
+	read:   (*Fields).email,
+	open: func(c *Config, getenv func(string) string, now func() time.Time, _ *slog.Logger) (Receiver, error) {
+		return newEmail(c, getenv, now)
+	},
+}
+
+// Email has the server and the addresses of a receiver of e-mail.
+type Email struct {
+	Server   string // HOST:PORT
+	TLS      string // starttls, tls or none
+	From     string
+	To       []string
+	User     string
+	Password Value
+}
+
+func (r *Fields) email(o *document.Object, to *Config) {
+	e := &Email{TLS: "starttls"}
+	to.Email = e
+	if n := r.Required(o, "server", "as in server: smtp.example.com:587"); n != nil {
+		e.Server, _ = r.Text(n, "server")
+		if host, port, err := net.SplitHostPort(e.Server); err != nil || host == "" || port == "" {
+			r.Fail(n, "as in server: smtp.example.com:587", "server is HOST:PORT")
+		}
+	}
+	if n := o.Get("tls"); n != nil {
+		e.TLS, _ = r.Word(n, "tls", "starttls", "tls", "none")
+	}
+	if n := r.Required(o, "from", "as in from: tallygate@example.com"); n != nil {
+		e.From = r.address(n)
+	}
+	if n := r.Required(o, "to", "as in to: [oncall@example.com]"); n != nil {
+		for _, item := range r.OneOrMore(n, "to") {
+			e.To = append(e.To, r.address(item))
+		}
+	}
+	r.textIf(o, "user", &e.User)
+	e.Password = r.value(o, "password")
+	host, _, _ := net.SplitHostPort(e.Server)
+	switch {
+	case (e.User == "") == e.Password.Given():
+		r.Fail(o.Node, "as in user: tallygate, password_file: /etc/tallygate/smtp-password", "user and password need each other")
+	case e.TLS == "none" && e.User != "" && !isLoopback(host):
+		r.Fail(o.At("tls"), "use starttls or tls", "without TLS everybody on the way reads the password")
+	}
+}
+
+// address reads one of e-mail. A mail's headers have it, so it is one line, and nothing but an address.
+func (r *Fields) address(n *yaml.Node) string {
+	text, ok := r.Text(n, "an address")
+	if a, err := netmail.ParseAddress(text); ok && (err != nil || a.Address != text) {
+		r.Fail(n, "as in oncall@example.com, without a name", "this is no address of e-mail")
+	}
+	return text
+}
 
 // email sends mails to a server for outgoing mail.
 type email struct {
-	*config.Receiver
+	*Config
 	getenv func(string) string
 	now    func() time.Time
 	host   string
 	port   int
 }
 
-func newEmail(c *config.Receiver, getenv func(string) string, now func() time.Time) (*email, error) {
+func newEmail(c *Config, getenv func(string) string, now func() time.Time) (*email, error) {
 	host, port, err := net.SplitHostPort(c.Email.Server)
 	if err != nil {
 		return nil, fmt.Errorf("receiver %s: %w", c.Name, err)
 	}
-	e := &email{Receiver: c, getenv: getenv, now: now, host: host}
+	e := &email{Config: c, getenv: getenv, now: now, host: host}
 	if e.port, err = strconv.Atoi(port); err != nil {
 		return nil, fmt.Errorf("receiver %s: the port of server is no number", c.Name)
 	}
@@ -43,7 +106,7 @@ func newEmail(c *config.Receiver, getenv func(string) string, now func() time.Ti
 	return e, nil
 }
 
-// trust is how the server is met: by what the file ca holds now.
+// trust makes the TLS settings, by the file ca as it is now: it may be replaced.
 func (e *email) trust() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.host}
 	if e.CA == "" {
@@ -123,7 +186,7 @@ func (e *email) Send(ctx context.Context, m *note.Message) error {
 // noLogin finds a server's answer to a user and a password that it does not take: RFC 4954.
 var noLogin = regexp.MustCompile(`\b53[0458] `)
 
-// mailFailure says what an error of the conversation means.
+// mailFailure makes a Failure of an error of the conversation.
 func mailFailure(err error) error {
 	f := &Failure{Err: errors.New(note.Cut(note.OneLine(err.Error()), 300)), Reason: Unreachable}
 	send, ok := errors.AsType[*mail.SendError](err)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/testca"
 )
 
@@ -132,7 +131,7 @@ func TestEmail(t *testing.T) {
 	ca := testca.New(t)
 	for how, direct := range map[string]bool{"starttls": false, "tls": true} {
 		s := startSMTP(t, ca, direct)
-		to := receiver(t, &config.Receiver{Name: "mail", Type: "email", CA: ca.File(), Email: &config.Email{
+		to := receiver(t, &Config{Name: "mail", Type: "email", CA: ca.File(), Email: &Email{
 			Server: s.addr, TLS: how, From: "tallygate@example.com", To: []string{"a@example.com", "b@example.com"}, User: "t", Password: secretFile(t, "hush\n")}})
 		m := message()
 		m.Title += "\r\nBcc: all@example.com"
@@ -159,7 +158,7 @@ func TestEmail(t *testing.T) {
 func TestEmailFailures(t *testing.T) {
 	ca := testca.New(t)
 	s := startSMTP(t, ca, false)
-	c := &config.Receiver{Name: "mail", Type: "email", CA: ca.File(), Email: &config.Email{Server: s.addr, TLS: "starttls", From: "tallygate@example.com", To: []string{"a@example.com"}, User: "t", Password: secretFile(t, "hush")}}
+	c := &Config{Name: "mail", Type: "email", CA: ca.File(), Email: &Email{Server: s.addr, TLS: "starttls", From: "tallygate@example.com", To: []string{"a@example.com"}, User: "t", Password: secretFile(t, "hush")}}
 	to := receiver(t, c)
 	for _, w := range []struct {
 		command, answer string

@@ -15,21 +15,20 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
 // poster posts JSON to a receiver.
 type poster struct {
-	*config.Receiver
+	*Config
 	getenv func(string) string
 	client *http.Client
 }
 
-// maxAnswer is how much of an answer is read.
+// maxAnswer bounds what is read of an answer, which nobody has to trust.
 const maxAnswer = 4 << 10
 
-func newPoster(c *config.Receiver, getenv func(string) string, log *slog.Logger) (*poster, error) {
+func newPoster(c *Config, getenv func(string) string, log *slog.Logger) (*poster, error) {
 	t, err := ops.NewReread(ops.ClientFiles{CA: c.CA, Names: [3]string{"ca"}, Log: func() *slog.Logger { return log }}, &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
 		DialContext: (&net.Dialer{Timeout: c.Timeout}).DialContext, ForceAttemptHTTP2: true,
@@ -37,7 +36,7 @@ func newPoster(c *config.Receiver, getenv func(string) string, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("receiver %s: %w", c.Name, err)
 	}
-	return &poster{Receiver: c, getenv: getenv, client: &http.Client{
+	return &poster{Config: c, getenv: getenv, client: &http.Client{
 		Timeout: c.Timeout, Transport: t,
 		// A redirect would carry message, signature and token to where the operator did not send them.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -53,7 +52,7 @@ func (p *poster) post(ctx context.Context, path string, body []byte, header http
 	if err != nil {
 		return nil, setup(err)
 	}
-	if problem := config.CheckURL(address, p.PlainHTTP); problem != "" {
+	if problem := checkURL(address, p.PlainHTTP); problem != "" {
 		return nil, setup(errors.New(problem))
 	}
 	if path != "" {
@@ -125,7 +124,7 @@ func judge(resp *http.Response, answer []byte) error {
 	return f
 }
 
-// maxAfter is how long a receiver may ask to wait.
+// maxAfter bounds the wait that a receiver asks for.
 const maxAfter = time.Hour
 
 // retryAfter reads the header: seconds, or a date.

@@ -20,7 +20,6 @@ import (
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testrun"
@@ -60,7 +59,7 @@ func newInbox(t *testing.T) *inbox {
 	return b
 }
 
-func receiver(t *testing.T, c *config.Receiver) Receiver {
+func receiver(t *testing.T, c *Config) Receiver {
 	t.Helper()
 	if c.Timeout == 0 {
 		c.Timeout = 5 * time.Second
@@ -73,13 +72,13 @@ func receiver(t *testing.T, c *config.Receiver) Receiver {
 	return r
 }
 
-func secretFile(t *testing.T, text string) config.Value {
+func secretFile(t *testing.T, text string) Value {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return config.Value{File: path}
+	return Value{File: path}
 }
 
 // A webhook's body is as docs/api says, with masked keys, and both signatures are right by the program that
@@ -87,8 +86,8 @@ func secretFile(t *testing.T, text string) config.Value {
 func TestAWebhook(t *testing.T) {
 	t.Parallel()
 	b := newInbox(t)
-	secrets := []config.Value{secretFile(t, "new-secret\n"), secretFile(t, "old-secret")}
-	to := receiver(t, &config.Receiver{Type: "webhook", URL: config.Value{Plain: b.URL + "/hook"}, Secrets: secrets, Token: secretFile(t, "hush")})
+	secrets := []Value{secretFile(t, "new-secret\n"), secretFile(t, "old-secret")}
+	to := receiver(t, &Config{Type: "webhook", URL: Value{Plain: b.URL + "/hook"}, Secrets: secrets, Token: secretFile(t, "hush")})
 	if err := to.Send(t.Context(), message()); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func verify(t *testing.T, secret, signature string, body []byte) string {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	b := newInbox(t)
-	to := receiver(t, &config.Receiver{Type: "slack", URL: secretFile(t, b.URL+"/services/T0/B0/hush"), Timeout: time.Second})
+	to := receiver(t, &Config{Type: "slack", URL: secretFile(t, b.URL+"/services/T0/B0/hush"), Timeout: time.Second})
 	for _, c := range []struct {
 		status int
 		header string
@@ -199,7 +198,7 @@ func TestFailures(t *testing.T) {
 func TestSecretsAreReadEachTime(t *testing.T) {
 	b := newInbox(t)
 	url := secretFile(t, b.URL+"/one")
-	to := receiver(t, &config.Receiver{Type: "slack", URL: url})
+	to := receiver(t, &Config{Type: "slack", URL: url})
 	for _, path := range []string{"/one", "/two"} {
 		if err := os.WriteFile(url.File, []byte(b.URL+path+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -220,7 +219,7 @@ func TestSecretsAreReadEachTime(t *testing.T) {
 
 func TestSlack(t *testing.T) {
 	b := newInbox(t)
-	to := receiver(t, &config.Receiver{Type: "slack", URL: config.Value{Plain: b.URL}})
+	to := receiver(t, &Config{Type: "slack", URL: Value{Plain: b.URL}})
 	long := message()
 	long.Text = strings.Repeat("<&> ", 1024)
 	for _, m := range []*note.Message{message(), long} {
@@ -251,7 +250,7 @@ func TestSlack(t *testing.T) {
 
 func TestTeams(t *testing.T) {
 	b := newInbox(t)
-	to := receiver(t, &config.Receiver{Type: "teams", URL: config.Value{Plain: b.URL}})
+	to := receiver(t, &Config{Type: "teams", URL: Value{Plain: b.URL}})
 	if err := to.Send(t.Context(), message()); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +312,7 @@ func TestAlertmanager(t *testing.T) {
 		return err == nil
 	})
 	now := time.Now()
-	to, err := New(&config.Receiver{Type: "alertmanager", URL: config.Value{Plain: "http://" + addr}, Timeout: 5 * time.Second, Repeat: time.Minute, Keep: time.Minute, Labels: map[string]string{"team": "shop"}}, testrun.Getenv, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	to, err := New(&Config{Type: "alertmanager", URL: Value{Plain: "http://" + addr}, Timeout: 5 * time.Second, Repeat: time.Minute, Keep: time.Minute, Labels: map[string]string{"team": "shop"}}, testrun.Getenv, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,20 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/notify/config"
+	"go.yaml.in/yaml/v4"
+
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/rules/document"
 )
 
-// Receiver is whom messages are sent to.
+// Receiver sends messages to one place.
 type Receiver interface {
 	// Send makes one attempt. Its error is a *Failure.
 	Send(ctx context.Context, m *note.Message) error
 	Close()
 }
 
-// Failure is why an attempt failed.
+// Failure is the error of an attempt.
 type Failure struct {
 	Err    error
 	Reason string        // one of Reasons
@@ -57,25 +60,68 @@ func Failed(err error) *Failure {
 	return &Failure{Err: err, Reason: Unreachable}
 }
 
+// Type is a kind of receivers: its fields in the file, and what sends to one.
+type Type struct {
+	Name     string
+	Fields   []string          // a plain url is for those whose address is no secret
+	Synonyms map[string]string // words that people write, and what they mean
+	title    string            // its name in a sentence
+	read     func(*Fields, *document.Object, *Config)
+	open     func(c *Config, getenv func(string) string, now func() time.Time, log *slog.Logger) (Receiver, error)
+}
+
+// Types are in the order in which messages and help list them. A new one is a file like slack.go, and its row here:
+// messages, help, synonyms and what is masked in the log as a secret's place come from the row.
+var Types = []*Type{webhookType, slackType, teamsType, alertmanagerType, emailType}
+
+// Names returns those of Types.
+func Names() (names []string) {
+	for _, t := range Types {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Titles lists Types for a sentence.
+func Titles() string {
+	names := make([]string, len(Types))
+	for i, t := range Types {
+		names[i] = t.title
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// Read reads the fields of a receiver of the type; n may be nil.
+func (t *Type) Read(r *Fields, n *yaml.Node, to *Config) {
+	to.Type, to.Repeat, to.Keep = t.Name, time.Minute, 5*time.Minute
+	if n == nil {
+		return
+	}
+	if o, ok := r.Object(n, t.Name, t.Fields...); ok {
+		r.textIf(o, "ca", &to.CA)
+		t.read(r, o, to)
+	}
+}
+
 // New makes the receiver of a configuration. getenv looks into the environment, for secrets; now is the clock; log
 // hears of a replaced file that cannot be used.
-func New(c *config.Receiver, getenv func(string) string, now func() time.Time, log *slog.Logger) (Receiver, error) {
-	if c.Type == "email" {
-		return newEmail(c, getenv, now)
-	}
-	p, err := newPoster(c, getenv, log)
-	if err != nil {
-		return nil, err
-	}
-	switch c.Type {
-	case "webhook":
-		return &webhook{p, now}, nil
-	case "slack":
-		return &slack{p}, nil
-	case "teams":
-		return &teams{p}, nil
-	case "alertmanager":
-		return &alertmanager{p, now}, nil
+func New(c *Config, getenv func(string) string, now func() time.Time, log *slog.Logger) (Receiver, error) {
+	for _, t := range Types {
+		if t.Name == c.Type {
+			return t.open(c, getenv, now, log)
+		}
 	}
 	return nil, fmt.Errorf("receiver %s: unknown type %q", c.Name, c.Type)
+}
+
+// posting opens a receiver that is posted to.
+func posting(to func(*poster, func() time.Time) Receiver) func(*Config, func(string) string, func() time.Time, *slog.Logger) (Receiver, error) {
+	return func(c *Config, getenv func(string) string, now func() time.Time, log *slog.Logger) (Receiver, error) {
+		p, err := newPoster(c, getenv, log)
+		if err != nil {
+			return nil, err
+		}
+		return to(p, now), nil
+	}
 }

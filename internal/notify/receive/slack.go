@@ -4,9 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
 )
+
+var slackType = &Type{
+	Name: "slack", title: "Slack",
+	Fields: []string{"url_file", "url_env", "ca", "plain_http"},
+	read:   (*Fields).http,
+	open:   posting(func(p *poster, _ func() time.Time) Receiver { return &slack{p} }),
+}
 
 // slack posts to an incoming webhook of a channel.
 // https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks

@@ -6,9 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
 )
+
+var teamsType = &Type{
+	Name: "teams", title: "Teams", Synonyms: map[string]string{"msteams": "teams"},
+	Fields: []string{"url_file", "url_env", "ca", "plain_http"},
+	read:   (*Fields).http,
+	open:   posting(func(p *poster, _ func() time.Time) Receiver { return &teams{p} }),
+}
 
 // teams posts an Adaptive Card to a workflow's webhook ("Post to a channel when a webhook request is received").
 // https://learn.microsoft.com/en-us/connectors/teams/#microsoft-teams-webhook

@@ -20,6 +20,13 @@ const (
 	SignatureHeader = "Tallygate-Signature" // t=UNIX,v1=HEX, where there are secrets
 )
 
+var webhookType = &Type{
+	Name: "webhook", title: "webhook",
+	Fields: []string{"url", "url_file", "url_env", "secret_file", "secret_env", "secret_files", "token_file", "token_env", "ca", "plain_http"},
+	read:   (*Fields).http,
+	open:   posting(func(p *poster, now func() time.Time) Receiver { return &webhook{p, now} }),
+}
+
 // webhook posts messages as they are.
 type webhook struct {
 	*poster
