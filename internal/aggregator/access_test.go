@@ -14,13 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/servers"
 	"github.com/tallygate/tallygate/internal/testca"
 	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask/asktest"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
@@ -34,11 +37,11 @@ type program struct {
 	stop   context.CancelFunc
 }
 
-// began starts one on any port; with client it speaks TLS, and is asked so.
-func began(t *testing.T, brokers []string, prefix string, client *tls.Config, args ...string) *program {
+// parsed is one on any port; with client it speaks TLS, and is asked so.
+func parsed(t *testing.T, client *tls.Config, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, said: &testrun.Output{}}
-	args = append([]string{"--kafka", strings.Join(brokers, ","), "--prefix", prefix, "--partitions", "4", "--rules", rulesFile(t, someRules),
+	args = append([]string{"--partitions", "4", "--rules", rulesFile(t, someRules),
 		"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "warn"}, args...)
 	var err error
 	if p.Program, err = parse(args, io.Discard, p.said, testrun.NoEnv); err != nil {
@@ -55,17 +58,29 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 	p.url = scheme + "127.0.0.1:" + port
 	transport := &http.Transport{TLSClientConfig: client, ExpectContinueTimeout: time.Minute}
 	p.client = described(t, transport)
+	return p
+}
+
+// run runs the program, or a part of it, until the test or stop ends it.
+func (p *program) run(run func(context.Context) error) {
 	var ctx context.Context
-	ctx, p.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, p.stop = context.WithCancel(context.WithoutCancel(p.t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
+	go func() { done <- run(ctx) }()
+	p.t.Cleanup(func() {
+		p.client.CloseIdleConnections()
 		p.stop()
 		if err := <-done; err != nil {
-			t.Error(err)
+			p.t.Error(err)
 		}
 	})
+}
+
+// began starts one.
+func began(t *testing.T, brokers []string, prefix string, client *tls.Config, args ...string) *program {
+	t.Helper()
+	p := parsed(t, client, append([]string{"--kafka", strings.Join(brokers, ","), "--prefix", prefix}, args...)...)
+	p.run(p.Run)
 	testrun.Eventually(t, "the aggregator is ready, by its metrics listener", func() bool {
 		resp, err := http.Get("http://" + p.Metrics.Addr().String() + "/readyz")
 		if err != nil {
@@ -73,6 +88,40 @@ func began(t *testing.T, brokers []string, prefix string, client *tls.Config, ar
 		}
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
+	})
+	return p
+}
+
+// groupOf is a group without Kafka.
+func groupOf(t *testing.T, text string) *asktest.Group {
+	t.Helper()
+	set, err := CompileRules("rules.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asktest.New(t, set)
+}
+
+// joined starts the HTTP listeners of one that is a member of a group without Kafka; of none, it has not connected yet.
+func joined(t *testing.T, group *asktest.Group, client *tls.Config, args ...string) *program {
+	t.Helper()
+	p := parsed(t, client, args...)
+	p.configure()
+	agg, err := aggregate.New(p.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, inGroup := agg.Answers, agg.Ready
+	if group != nil {
+		answers, inGroup = group.Join(ask.Config{Advertise: p.Config.Advertise, PeerTLS: p.Config.PeerTLS}, p.Config.AdvertiseTLS).Answers, func() error { return nil }
+	}
+	p.run(func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		again := &reloader{Program: p.Program, agg: agg, file: newFileState(nil, nil)}
+		if err := p.serveHTTP(ctx, g, again, answers, inGroup); err != nil {
+			return err
+		}
+		return g.Wait()
 	})
 	return p
 }
@@ -129,18 +178,11 @@ func audited(t *testing.T, brokers []string, prefix string) string {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	schema, err := apitest.CompileClosed(apidocs.Audit)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all strings.Builder
 	for {
 		var rec *kafkalog.Record
 		if _, rec, err = log.Next(t.Context()); err != nil {
 			break
-		}
-		if wrong := schema.Validate(rec.Value); wrong != nil {
-			t.Errorf("the audit has %s: %v", rec.Value, wrong)
 		}
 		all.Write(rec.Value)
 		all.WriteByte('\n')
@@ -148,7 +190,25 @@ func audited(t *testing.T, brokers []string, prefix string) string {
 	if !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	return all.String()
+	return asDescribed(t, all.String())
+}
+
+// auditOf is the audit of a group without Kafka.
+func auditOf(t *testing.T, group *asktest.Group) string { return asDescribed(t, group.Audit()) }
+
+// asDescribed holds lines of the audit against their schema.
+func asDescribed(t *testing.T, lines string) string {
+	t.Helper()
+	schema, err := apitest.CompileClosed(apidocs.Audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(lines) {
+		if wrong := schema.Validate([]byte(line)); wrong != nil {
+			t.Errorf("the audit has %s: %v", line, wrong)
+		}
+	}
+	return lines
 }
 
 // Without credentials the API is this machine's programs' alone: on no other address, and for no
@@ -163,12 +223,8 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 			t.Errorf("--listen %s: %d %s", listen, status, &out)
 		}
 	}
-	kafka, err := devstack.Start(t.Context(), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	p := began(t, kafka.Kafka, "loopback", nil)
+	group := groupOf(t, someRules)
+	p := joined(t, group, nil)
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
@@ -204,21 +260,16 @@ func TestLoopbackWithoutCredentials(t *testing.T) {
 	if got, said := p.ask("", http.MethodGet, "/healthz", "", func(r *http.Request) { r.Host = "10.0.0.1" }); got != 200 {
 		t.Errorf("a probe: %d %s", got, said)
 	}
-	testrun.Eventually(t, "by is what the caller says", func() bool {
-		return strings.Contains(audited(t, kafka.Kafka, "loopback"), `"by":"alice","command":"block"`)
-	})
+	if all := auditOf(t, group); !strings.Contains(all, `"by":"alice","command":"block"`) {
+		t.Errorf("by is not what the caller says: %s", all)
+	}
 }
 
 // Everybody may command where --open-api says so, and each start warns of it.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	kafka, err := devstack.Start(t.Context(), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	p := began(t, kafka.Kafka, "open", nil, "--listen", "0.0.0.0:0", "--open-api")
-	if got, said := p.ask("", http.MethodPost, "/v1/commands", block("1"), func(r *http.Request) { r.Host = "aggregator.example.com" }); got != 200 && got != 503 {
+	p := joined(t, groupOf(t, someRules), nil, "--listen", "0.0.0.0:0", "--open-api")
+	if got, said := p.ask("", http.MethodPost, "/v1/commands", block("1"), func(r *http.Request) { r.Host = "aggregator.example.com" }); got != 200 {
 		t.Errorf("%d %s", got, said)
 	}
 	if said := p.said.String(); !strings.Contains(said, "--open-api") || !strings.Contains(said, `"WARN"`) {
@@ -235,22 +286,17 @@ func TestRolesAcrossInstances(t *testing.T) {
 	cert, key := ca.Files("aggregator")
 	mutual := []string{"--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File()}
 	t.Run("tokens", func(t *testing.T) {
-		servers.EachKafka(t, func(t *testing.T, brokers []string) {
-			rolesAcross(t, brokers, "the-", nil, func(role string) (*tls.Config, string) { return nil, role }, "--tokens", staff(t))
-		})
+		rolesAcross(t, "the-", nil, func(role string) (*tls.Config, string) { return nil, role }, "--tokens", staff(t))
 	})
 	t.Run("certificates", func(t *testing.T) {
-		servers.EachKafka(t, func(t *testing.T, brokers []string) {
-			rolesAcross(t, brokers, "cert-", shown("admin"), func(role string) (*tls.Config, string) { return shown(role), "" }, mutual...)
-		})
+		rolesAcross(t, "cert-", shown("admin"), func(role string) (*tls.Config, string) { return shown(role), "" }, mutual...)
 	})
-
 }
 
-func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Config, as func(role string) (*tls.Config, string), args ...string) {
+func rolesAcross(t *testing.T, prefix string, client *tls.Config, as func(role string) (*tls.Config, string), args ...string) {
 	t.Helper()
-	group := servers.Name(t)
-	two := []*program{began(t, brokers, group, client, args...), began(t, brokers, group, client, args...)}
+	group := groupOf(t, someRules)
+	two := []*program{joined(t, group, client, args...), joined(t, group, client, args...)}
 	try := func(p *program, role, method, path, body string) (int, string) {
 		config, token := as(role)
 		one := *p
@@ -291,26 +337,26 @@ func rolesAcross(t *testing.T, brokers []string, prefix string, client *tls.Conf
 					}
 					continue
 				}
-				testrun.Eventually(t, about, func() bool { // the group may be changing still
-					got, _ := try(p, role, c.method, c.path, c.body)
-					return got == http.StatusOK
-				})
-			}
-		}
-	}
-	testrun.Eventually(t, "the audit has the credentials' names", func() bool {
-		all := audited(t, brokers, group)
-		for _, uid := range []string{"a", "b", "c"} {
-			for i := range two {
-				for _, role := range []string{"operator", "admin"} {
-					if !strings.Contains(all, fmt.Sprintf(`"by":"%s%s","on_behalf_of":"alice","command":"block","key":"uid=%s%d"`, prefix, role, uid, i)) {
-						return false
-					}
+				want := http.StatusOK
+				if c.path == "/-/reload" || c.path == "/v1/dead-letters" { // they need Kafka
+					want = http.StatusServiceUnavailable
+				}
+				if got, said := try(p, role, c.method, c.path, c.body); got != want {
+					t.Errorf("%s: %d %s", about, got, said)
 				}
 			}
 		}
-		return true
-	})
+	}
+	all := auditOf(t, group)
+	for _, uid := range []string{"a", "b", "c"} {
+		for i := range two {
+			for _, role := range []string{"operator", "admin"} {
+				if want := fmt.Sprintf(`"by":"%s%s","on_behalf_of":"alice","command":"block","key":"uid=%s%d"`, prefix, role, uid, i); !strings.Contains(all, want) {
+					t.Errorf("the audit lacks %s", want)
+				}
+			}
+		}
+	}
 	stranger := *two[0]
 	transport := &http.Transport{}
 	if client != nil {

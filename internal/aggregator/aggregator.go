@@ -57,10 +57,15 @@ type Program struct {
 // hasFile tells whether the rules are those of a file, which may change.
 func (a *Program) hasFile() bool { return len(a.Config.RuleFile.Source) > 0 && !a.RulesInMemory }
 
-// Run works until ctx ends.
-func (a *Program) Run(ctx context.Context) error {
+// configure fills in what the engine has of the program.
+func (a *Program) configure() {
 	a.Config.Registry, a.Config.Logger, a.Config.Kafka = a.Registry, a.Log, clients.Sarama(a.Kafka)
 	a.Config.Brokers, a.Config.Compile = a.Kafka.Brokers, compileFile
+}
+
+// Run works until ctx ends.
+func (a *Program) Run(ctx context.Context) error {
+	a.configure()
 	if a.Spans != nil {
 		a.Config.Tracer = &tracer{spans: a.Spans, topics: topics.NamesOf(a.Config.Prefix)}
 		defer a.Spans.Start(ctx)()
@@ -87,7 +92,7 @@ func (a *Program) Run(ctx context.Context) error {
 	if a.broken != nil {
 		agg.RuleFileRefused()
 	}
-	if err := a.serveHTTP(ctx, g, agg, again); err != nil {
+	if err := a.serveHTTP(ctx, g, again, agg.Answers, agg.Ready); err != nil {
 		return err
 	}
 	if a.hasFile() && !a.PublishOnly {

@@ -15,15 +15,13 @@ import (
 	"github.com/tallygate/tallygate/internal/access/issuer"
 	"github.com/tallygate/tallygate/internal/httpjson"
 	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/pipeline/aggregate"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 )
 
 // api is the handler of the HTTP listener, each part for the callers that may use it.
-func (a *Program) api(agg *aggregate.Aggregator, guard *access.Guard, again *reloader, letters *resender, ready func() error) http.Handler {
-	about := a.reporter(agg, again.file, ready)
+func (a *Program) api(agg *ask.Answers, guard *access.Guard, about *ops.Reporter, again *reloader, letters *resender) http.Handler {
 	mux := http.NewServeMux()
-	ops.Health(mux, ready, agg.Agrees)
+	ops.Health(mux, about.Ready, about.But)
 	ops.Describe(mux, apidocs.Aggregator)
 	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
 		mux.Handle(pattern, guard.Require(least, asActor(serve)))
@@ -84,7 +82,7 @@ func roleFor(command string) access.Role {
 }
 
 // guard says who may use the API, or why it may not be served as configured.
-func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
+func (a *Program) guard(agg *ask.Answers) (*access.Guard, error) {
 	cfg := a.Access
 	cfg.Logger, cfg.Addr = a.Log, a.HTTP.Addr()
 	// Other instances use that name.
@@ -117,13 +115,15 @@ func (a *Program) guard(agg *aggregate.Aggregator) (*access.Guard, error) {
 	return guard, nil
 }
 
-// serveHTTP makes g serve the API, and the private listener beside it.
-func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggregate.Aggregator, again *reloader) error {
-	guard, err := a.guard(agg)
+// serveHTTP makes g serve the API, and the private listener beside it. Answers and readiness are agg's, but in tests
+// that ask others.
+func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, again *reloader, answers *ask.Answers, inGroup func() error) error {
+	agg := again.agg
+	guard, err := a.guard(answers)
 	if err != nil {
 		return err
 	}
-	member := func() error { return cmp.Or(agg.Ready(), again.file.ready()) }
+	member := func() error { return cmp.Or(inGroup(), again.file.ready()) }
 	if a.PublishOnly { // it joins no group
 		member = func() error { return nil }
 	}
@@ -133,7 +133,7 @@ func (a *Program) serveHTTP(ctx context.Context, g *errgroup.Group, agg *aggrega
 		return nil
 	})
 	letters := newResender(ctx, a, agg)
-	handler := a.api(agg, guard, again, letters, ready)
+	handler := a.api(answers, guard, a.reporter(agg, again.file, ready), again, letters)
 	g.Go(func() error {
 		defer letters.wait() // Serve cuts off slow requests without waiting for them
 		return ops.Serve(ctx, a.HTTP, handler, ops.Public)

@@ -9,7 +9,6 @@ import (
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/devstack"
 )
 
 func TestMain(m *testing.M) {
@@ -26,12 +25,7 @@ func TestMain(m *testing.M) {
 // Whatever has a role is refused without a credential, and to a page of the web; and answers are there
 // that no other test has.
 func TestTheRestOfWhatIsDescribed(t *testing.T) {
-	kafka, err := devstack.Start(t.Context(), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	p := began(t, kafka.Kafka, "described", nil, "--tokens", staff(t))
+	p := joined(t, groupOf(t, someRules), nil, "--tokens", staff(t))
 	ask := func(p *program, token, method, path, body string, want int, change ...func(*http.Request)) {
 		t.Helper()
 		if got, said := p.ask(token, method, path, body, change...); got != want {
@@ -67,7 +61,7 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	}
 	ask(p, "admin", http.MethodPost, "/v1/commands", `{"command":"block"}`, 400)
 
-	publisher := began(t, kafka.Kafka, "described", nil, "--rules", "", "--publish-only", "--redis", miniredis.RunT(t).Addr())
+	publisher := joined(t, nil, nil, "--rules", "", "--publish-only", "--redis", miniredis.RunT(t).Addr())
 	ask(publisher, "", http.MethodGet, "/v1/rules", "", 404)
 	ask(publisher, "", http.MethodPost, "/v1/dead-letters", "[]", 501)
 	ask(publisher, "", http.MethodGet, "/v1/cluster", "", 501)

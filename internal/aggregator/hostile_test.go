@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/devstack"
 	"github.com/tallygate/tallygate/internal/testca"
 	"github.com/tallygate/tallygate/internal/testrun"
 )
@@ -26,14 +25,9 @@ import (
 func TestHostileClients(t *testing.T) {
 	t.Parallel()
 	seed := testrun.Seed(t)
-	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
 	ca := testca.New(t)
 	cert, key := ca.Files("aggregator")
-	p := began(t, kafka.Kafka, "hostile", ca.Client(""), "--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--max-connections", "50")
+	p := joined(t, groupOf(t, someRules), ca.Client(""), "--tokens", staff(t), "--tls-cert", cert, "--tls-key", key, "--max-connections", "50")
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 	defer stop()
 	var wg sync.WaitGroup
@@ -96,12 +90,7 @@ func attack(ctx context.Context, r *rand.Rand, p *program) {
 
 // No more connections are open at once than was said: one on which nobody asks gives way to a new one.
 func TestConnectionsAreBounded(t *testing.T) {
-	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	p := began(t, kafka.Kafka, "bounded", nil, "--max-connections", "2")
+	p := joined(t, groupOf(t, someRules), nil, "--max-connections", "2")
 	var conns []net.Conn
 	for range 3 {
 		c, err := net.Dial("tcp", p.HTTP.Addr().String())

@@ -9,6 +9,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 	"github.com/tallygate/tallygate/internal/status/samples"
 	"github.com/tallygate/tallygate/pipeline/aggregate"
+	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 )
 
@@ -48,7 +49,7 @@ func (a *Program) redisTrouble() *api.Trouble {
 }
 
 // serveCluster answers GET /v1/cluster.
-func (a *Program) serveCluster(agg *aggregate.Aggregator, about *ops.Reporter) http.HandlerFunc {
+func (a *Program) serveCluster(agg *ask.Answers, about *ops.Reporter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if a.PublishOnly {
 			httpjson.Problem(w, http.StatusNotImplemented, "this program was started with --publish-only, and is in no group: ask an aggregator that counts")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -144,64 +143,12 @@ type unmatched struct {
 // What no rule counts had been that of the instance which a reader happened to ask.
 func TestUnmatchedOfAllMembers(t *testing.T) {
 	t.Parallel()
-	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	a := began(t, kafka.Kafka, "strays", nil, "--tokens", staff(t))
-	b := began(t, kafka.Kafka, "strays", nil, "--tokens", staff(t))
-	cfg := sarama.NewConfig()
-	cfg.Producer.Return.Successes, cfg.Producer.Partitioner = true, sarama.NewManualPartitioner
-	producer, err := sarama.NewSyncProducer(kafka.Kafka, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer producer.Close()
-	of := int32(0)
-	testrun.Eventually(t, "each has partitions", func() bool {
-		c := told[api.Cluster](a, "viewer", "/v1/cluster")
-		of = c.Members[0].Aggregator.Of
-		return len(c.Members) == 2 && len(c.Members[0].Aggregator.Partitions) > 0 && len(c.Members[1].Aggregator.Partitions) > 0 && len(c.Unowned) == 0
-	})
-	for p := range of {
-		for _, api := range []string{"lo.gin", "stray" + fmt.Sprint(p)} {
-			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "strays.events", Partition: p, Key: sarama.StringEncoder("u"), Value: sarama.StringEncoder(`{"uid":"u","api":"` + api + `"}`)}); err != nil {
-				t.Fatal(err)
-			}
+	group, tokens := groupOf(t, someRules), staff(t)
+	for _, p := range []*program{joined(t, group, nil, "--tokens", tokens), joined(t, group, nil, "--tokens", tokens)} {
+		is := told[unmatched](p, "viewer", "/v1/unmatched")
+		if is.Events != 6 || is.Instances != 2 || len(is.Unmatched) != 3 || is.Unmatched[0].API != "lo.gin" || is.Unmatched[0].Events != 2 || len(is.Missing) > 0 || is.Trouble != nil {
+			t.Errorf("what no rule counts: %+v", is)
 		}
-	}
-	for _, p := range []*program{a, b} {
-		testrun.Eventually(t, "any member says what both have seen", func() bool {
-			is := told[unmatched](p, "viewer", "/v1/unmatched")
-			return is.Events == 2*int(of) && is.Instances == 2 && len(is.Unmatched) == 1+int(of) && is.Unmatched[0].API == "lo.gin" && is.Unmatched[0].Events == int(of) && len(is.Missing) == 0 && is.Trouble == nil
-		})
-	}
-}
-
-// A member that does not answer is named, with the partitions that it has, and delays nobody.
-func TestClusterNamesWhoDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	kafka, err := devstack.Start(context.WithoutCancel(t.Context()), devstack.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kafka.Close)
-	hole, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hole.Close()
-	p := began(t, kafka.Kafka, "hangs", nil)
-	began(t, kafka.Kafka, "hangs", nil, "--advertise", hole.Addr().String())
-	testrun.Eventually(t, "it is missing, and its partitions too", func() bool {
-		c := told[api.Cluster](p, "", "/v1/cluster")
-		return len(c.Members) == 1 && len(c.Missing) == 1 && c.Missing[0].Address == hole.Addr().String() &&
-			strings.Contains(c.Missing[0].Reason, "has not answered within 1.2s") && // and never will
-			len(c.Unowned) == 2 && strings.Contains(c.Unowned[0].Reason, "did not answer")
-	})
-	if is := told[unmatched](p, "", "/v1/unmatched"); is.Instances != 1 || len(is.Missing) != 1 || is.Missing[0].Address != hole.Addr().String() {
-		t.Errorf("what no rule counts: %+v", is)
 	}
 }
 

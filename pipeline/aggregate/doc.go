@@ -1,7 +1,7 @@
 // Package aggregate turns the event topic into counts and verdicts, exactly once.
 //
 // An Aggregator is one member of a Kafka consumer group, run by goka. This package joins the group,
-// watches topics and rules, and answers the HTTP API. Each owned partition is an owner.Partition:
+// watches topics and rules; package ask answers its HTTP API. Each owned partition is an owner.Partition:
 // its keys' states are in memory, a changelog recovers them, and its writers shut out every earlier
 // owner. DESIGN.md and docs/internals/exactly-once.md tell how counts survive crashes and
 // rebalances.

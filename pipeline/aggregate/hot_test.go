@@ -14,6 +14,7 @@ import (
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
+	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
@@ -62,33 +63,27 @@ func TestHotKeysAreSeenFromEveryInstance(t *testing.T) {
 
 // Partitions of an instance that does not answer are reported as missing, with the reason.
 func TestHotKeysSayWhatIsMissing(t *testing.T) {
-	r := embedded(t)
-	m := r.start(compile(t, yearly), func(c *Config) { c.Advertise = "127.0.0.1:1" })
-	silent := r.start(compile(t, yearly))
-	r.ready(m, silent)
-	eventually(t, "the two share the partitions", func() bool { return sharing(m, silent) })
-	// Other reasons are right too, while the group rebalances once more.
-	missing := func(asked *member, why string) func() bool {
-		return func() bool {
+	inMemory(t, func(t *testing.T, r *rig) {
+		m := r.half(0, compile(t, yearly), func(c *Config) { c.Advertise = "192.0.2.77:1" })
+		silent := r.half(1, compile(t, yearly))
+		r.shared(m, silent)
+		for asked, why := range map[*member]string{m: "advertises no address", silent: "ask its owner"} {
 			list := hotKeys(t, asked, "").Missing
-			return len(list) == rigPartitions/2 && !slices.ContainsFunc(list, func(p api.MissingPartition) bool { return !strings.Contains(p.Reason, why) })
+			if len(list) != rigPartitions/2 || slices.ContainsFunc(list, func(p api.MissingPartition) bool { return !strings.Contains(p.Reason, why) }) {
+				t.Errorf("missing are %+v, and all should say %q", list, why)
+			}
 		}
-	}
-	eventually(t, "the partitions of the silent one are missing", missing(m, "advertises no address"))
-	eventually(t, "no instance answers at the advertised address", missing(silent, "ask its owner"))
+	})
 }
 
 // An instance that only publishes, or has just started, knows the topics but has no connection to
 // ask for owners. Requests once panicked there.
 func TestQuestionsBeforeTheConnection(t *testing.T) {
-	r := embedded(t)
-	a, err := New(Config{Brokers: r.brokers, Rules: compile(t, yearly), Prefix: r.names.Group, Partitions: rigPartitions})
+	a, err := New(Config{Brokers: []string{"memory:9"}, Rules: compile(t, yearly)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	a.found.Store(&topics.Layout{Names: a.names, Partitions: rigPartitions})
 	if w := get(a.ServeExplain, "/v1/explain?uid=1"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "not connected") {
 		t.Errorf("explain: %d %s", w.Code, w.Body)
 	}

@@ -1,7 +1,7 @@
 // Package asktest has a consumer group to ask without Kafka. Its instances judge as all do: their partitions are
-// shards. They reach each other over HTTP, on this machine.
+// shards. They reach each other over HTTP, where the test serves them.
 //
-// Tests of roles, hostile clients and answers start one in milliseconds, and serve it with whatever stands before the
+// Tests of roles, hostile clients and answers make one in milliseconds, and serve it with whatever stands before the
 // handlers of package ask. It does not have what Kafka is needed for: takeovers, lag, several versions of rules.
 package asktest
 
@@ -10,9 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +34,7 @@ type Group struct {
 	Members []*Member
 	Away    atomic.Bool // Kafka does not answer who is in the group; the members remember
 	Stall   atomic.Bool // no command is acknowledged
+	Fixed   atomic.Bool // the rules are of no file
 
 	t     testing.TB
 	parts []*Part
@@ -49,7 +49,7 @@ type Group struct {
 // (ask.Group). The versions of the rules are the group's.
 type Member struct {
 	*ask.Answers
-	Server  *httptest.Server
+	At      ask.Address
 	Offline atomic.Bool // it is not connected to Kafka yet
 	Unknown atomic.Bool // the others do not see it in the group
 
@@ -57,31 +57,31 @@ type Member struct {
 	index int
 }
 
-// Start starts so many instances for the rest of the test. Instance i has each partition whose number leaves the rest i,
-// and the handler that serve makes of it.
-func Start(t testing.TB, set *rules.Set, members int, serve func(*Member) http.Handler) *Group {
+// New makes a group without members for the rest of the test.
+func New(t testing.TB, set *rules.Set) *Group {
 	t.Helper()
 	v := &owner.Rules{Number: 1, Set: set}
-	g := &Group{t: t, current: v, versions: []api.Rules{{Version: 1, RuleRecord: api.RuleRecord{Format: 1, Name: set.Name, By: "asktest"}}}}
+	first := api.Rules{Version: 1, RuleRecord: api.RuleRecord{Format: 1, Name: set.Name, By: "asktest"}}
+	g := &Group{t: t, current: v, versions: []api.Rules{first}}
 	for id := range int32(Partitions) {
 		g.parts = append(g.parts, newPart(g, id, v))
 	}
-	for i := range members {
-		m := &Member{group: g, index: i, Server: httptest.NewUnstartedServer(nil)}
-		var err error
-		m.Answers, err = ask.New(ask.Config{Instance: m, Rules: g, Group: m, Name: "asktest", Advertise: m.Address()})
-		must(t, err)
-		g.Members = append(g.Members, m)
-		t.Cleanup(func() {
-			m.CloseIdleConnections()
-			m.Server.Close()
-		})
-	}
-	for _, m := range g.Members {
-		m.Server.Config.Handler = serve(m)
-		m.Server.Start()
-	}
 	return g
+}
+
+// Join adds a member. Of cfg it needs the address at which the test serves it, and at most the settings of its
+// connections. The members' shares change, so that all should have joined before one is asked: the one with index i has
+// each partition whose number leaves the rest i.
+func (g *Group) Join(cfg ask.Config, tls bool) *Member {
+	g.t.Helper()
+	m := &Member{At: ask.Address{Addr: cfg.Advertise, TLS: tls}, group: g, index: len(g.Members)}
+	cfg.Instance, cfg.Rules, cfg.Group, cfg.Name = m, g, m, "asktest"
+	var err error
+	m.Answers, err = ask.New(cfg)
+	must(g.t, err)
+	g.Members = append(g.Members, m)
+	g.t.Cleanup(m.CloseIdleConnections)
+	return m
 }
 
 // Emit counts events in the partition of their uid, and what these forward in theirs. All is counted when it returns.
@@ -113,8 +113,8 @@ func (g *Group) audited(line string) {
 // Current returns the set that the group was started with. A roll back is noted, and changes no counting.
 func (g *Group) Current() *owner.Rules { return g.current }
 
-// Shared is true: the set is of a file.
-func (g *Group) Shared() bool { return true }
+// Shared is true, unless a test says that the rules are fixed.
+func (g *Group) Shared() bool { return !g.Fixed.Load() }
 
 // Running returns the newest version.
 func (g *Group) Running() *api.Rules { return g.last(0) }
@@ -168,9 +168,6 @@ func (g *Group) Rollback(_ context.Context, to api.Rollback) (api.Reloaded, erro
 	return api.Reloaded{Version: next.Version, Changed: true}, nil
 }
 
-// Address is HOST:PORT of the member's server.
-func (m *Member) Address() string { return m.Server.Listener.Addr().String() }
-
 // owns deals the partitions out in turn. A partition never moves.
 func (m *Member) owns(id int32) bool { return int(id)%max(1, len(m.group.Members)) == m.index }
 
@@ -203,7 +200,7 @@ func (m *Member) Owned() (all []ask.Part) {
 // Unmatched has one event that all members saw, and two that only this one did, so that sums over members are told
 // from the answer of one.
 func (m *Member) Unmatched() []api.UnmatchedEvents {
-	return []api.UnmatchedEvents{{API: "lo.gin", Events: 1}, {API: "stray" + m.Server.Listener.Addr().String(), Events: 2}}
+	return []api.UnmatchedEvents{{API: "lo.gin", Events: 1}, {API: "stray" + strconv.Itoa(m.index), Events: 2}}
 }
 
 // Audit writes an entry as JSON.
@@ -228,7 +225,7 @@ func (m *Member) Owners() (map[int32]ask.Address, error) {
 	for _, other := range m.group.Members {
 		for _, p := range other.Owned() {
 			if !other.Unknown.Load() {
-				all[p.ID()] = ask.Address{Addr: other.Address()}
+				all[p.ID()] = other.At
 			}
 		}
 	}
@@ -243,7 +240,7 @@ func (m *Member) Seen(context.Context) (s ask.Seen, err error) {
 	}
 	for _, other := range m.group.Members {
 		if other != m && !other.Unknown.Load() {
-			s.Others = append(s.Others, ask.Member{Name: other.Address(), At: ask.Address{Addr: other.Address()}})
+			s.Others = append(s.Others, ask.Member{Name: other.At.Addr, At: other.At})
 		}
 	}
 	s.Owners, _ = m.Owners()
