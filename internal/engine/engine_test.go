@@ -61,8 +61,8 @@ func TestNoLevelsAreKept(t *testing.T) {
 	for i := range 100 {
 		e.Apply(&event.Event{API: "a", UID: fmt.Sprint("u", i), Cost: event.One}, event.Second, verdict.Cause{Offset: int64(i)}, &out)
 	}
-	if e.Keys() != 100 || e.Shard().LevelsWaiting() {
-		t.Errorf("%d keys; levels wait: %v", e.Keys(), e.Shard().LevelsWaiting())
+	if e.Keys() != 100 || e.Shard().Levels().Waiting() {
+		t.Errorf("%d keys; levels wait: %v", e.Keys(), e.Shard().Levels().Waiting())
 	}
 }
 

@@ -149,7 +149,7 @@ func (s *stopped) resumed(t *testing.T) *stopped {
 		t.Fatal(err)
 	}
 	for more := true; more; {
-		_, more = s.Shard().CopyNext(cut)
+		_, more = cut.CopyNext()
 	}
 	for _, a := range s.Shard().Effects().States {
 		s.changelog[string(a.Key)] = a.Value
@@ -158,7 +158,7 @@ func (s *stopped) resumed(t *testing.T) *stopped {
 	next.changelog = s.changelog
 	next.GoOn(s.Engine)
 	for key, value := range s.changelog {
-		if _, err := next.Shard().Load([]record.Record{{Key: []byte(key), Value: value}}); err != nil {
+		if _, err := next.Shard().Takeover().Load([]record.Record{{Key: []byte(key), Value: value}}); err != nil {
 			t.Fatal(err)
 		}
 		state, err := next.Shard().State([]byte(key))
@@ -166,7 +166,7 @@ func (s *stopped) resumed(t *testing.T) *stopped {
 			t.Fatal(err)
 		}
 	}
-	if more, err := next.Shard().CheckLoaded(len(s.changelog)); more || err != nil {
+	if more, err := next.Shard().Takeover().CheckLoaded(len(s.changelog)); more || err != nil {
 		t.Fatal(more, err)
 	}
 	return next

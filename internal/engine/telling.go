@@ -17,12 +17,12 @@ const levelsAtOnce = 1000
 
 // tell publishes at once what owners publish now and then: levels, and what keys have left.
 func (e *Engine) tell(clock shard.Clock) {
-	for more := e.shard.LevelsWaiting(); more; {
+	for more := e.shard.Levels().Waiting(); more; {
 		var err error
-		more, err = e.shard.PublishLevels(levelsAtOnce)
+		more, err = e.shard.Levels().Publish(levelsAtOnce)
 		sound(err)
 	}
-	for due := e.shard.QuotasDue(true, clock); e.shard.PublishQuotas(&due, clock); {
+	for due := e.shard.Quotas().Due(true, clock); e.shard.Quotas().Publish(&due, clock); {
 	}
 }
 

@@ -28,7 +28,7 @@ func TestACommandThatIsInterruptedIsGivenAgain(t *testing.T) {
 		}
 		p := m.partition(homeOf(uidKey("u1")))
 		eventually(t, "all keys are judged", func() (all bool) {
-			p.View(func(s *shard.Shard, _ *owner.Rules) { all = s.AllJudged() })
+			p.View(func(s *shard.Shard, _ *owner.Rules) { all = s.Judge().AllJudged() })
 			return all
 		})
 		told := regexp.MustCompile(`is durable on (\d+) of 3001 keys, and may be on more: repeat it`)

@@ -37,7 +37,7 @@ func TestABlownFuseStaysBlown(t *testing.T) {
 // blown counts the partitions with a blown fuse.
 func (r *rig) blown(m *member) (n int) {
 	for _, p := range m.owned() {
-		p.View(func(s *shard.Shard, _ *owner.Rules) { n += len(s.BlownRules()) })
+		p.View(func(s *shard.Shard, _ *owner.Rules) { n += len(s.Judge().BlownRules()) })
 	}
 	return n
 }

@@ -132,7 +132,7 @@ func (r *rig) feed(ctx context.Context, p *owner.Partition) {
 		changed, idle := r.memory.Changed(), true
 		for src, topic := range []string{shard.Input: r.names.Events, shard.Loop: r.names.Loop} {
 			var next int64
-			p.View(func(s *shard.Shard, _ *owner.Rules) { next = s.Next(shard.Source(src)) })
+			p.View(func(s *shard.Shard, _ *owner.Rules) { next = s.Log().Next(shard.Source(src)) })
 			records := r.memory.Records(topic, p.ID(), next)
 			if n := min(bundleSize, len(records)); n > 0 {
 				p.Process(&owner.Bundle{Source: shard.Source(src), Batches: []kafkalog.Batch{kafkalog.Of(records[:n]...)}, Place: records[n-1].Offset + 1})

@@ -193,7 +193,9 @@ func (r *rig) stuck(m *member) bool {
 		waiting := map[int32]int64{}
 		for _, p := range m.owned() {
 			if p.Backlog(shard.Input, time.Now()).Records > 0 || p.Backlog(shard.Loop, time.Now()).Records > 0 {
-				p.View(func(s *shard.Shard, _ *owner.Rules) { waiting[p.ID()] = s.Next(shard.Input) + s.Next(shard.Loop) })
+				p.View(func(s *shard.Shard, _ *owner.Rules) {
+					waiting[p.ID()] = s.Log().Next(shard.Input) + s.Log().Next(shard.Loop)
+				})
 			}
 		}
 		return waiting

@@ -141,7 +141,9 @@ func TestAnInterruptedPassGoesOn(t *testing.T) {
 		judged := func(m *member) (some, all bool) {
 			all = true
 			for _, p := range m.owned() {
-				p.View(func(s *shard.Shard, _ *owner.Rules) { some, all = some || s.JudgedParts() > 0, all && s.AllJudged() })
+				p.View(func(s *shard.Shard, _ *owner.Rules) {
+					some, all = some || s.Judge().JudgedParts() > 0, all && s.Judge().AllJudged()
+				})
 			}
 			return some, all
 		}
@@ -305,7 +307,7 @@ func TestWhatIsInForceIsWhatTheLastRulesSay(t *testing.T) {
 			eventually(t, "all passes are through", func() bool {
 				return !slices.ContainsFunc(m.owned(), func(p *owner.Partition) bool {
 					judged := false
-					p.View(func(s *shard.Shard, v *owner.Rules) { judged = s.AllJudged() && v == m.book.Current() })
+					p.View(func(s *shard.Shard, v *owner.Rules) { judged = s.Judge().AllJudged() && v == m.book.Current() })
 					return !judged
 				})
 			})

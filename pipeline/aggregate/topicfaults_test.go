@@ -114,7 +114,9 @@ func (r *rig) quiet(ms ...*member) {
 					return false
 				}
 				var next []int64
-				p.View(func(s *shard.Shard, _ *owner.Rules) { next = []int64{s.Next(shard.Input), s.Next(shard.Loop)} })
+				p.View(func(s *shard.Shard, _ *owner.Rules) {
+					next = []int64{s.Log().Next(shard.Input), s.Log().Next(shard.Loop)}
+				})
 				for l, topic := range []string{r.names.Events, r.names.Loop} {
 					if end, err := r.client.GetOffset(topic, p.ID(), sarama.OffsetNewest); err != nil || next[l] < r.lastRecord(topic, p.ID(), end) {
 						return false

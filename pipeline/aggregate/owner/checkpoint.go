@@ -99,14 +99,14 @@ func (k *checkpoints) make(ctx context.Context) error {
 	if err := cut.Encode(); err != nil {
 		return err
 	}
-	if err := k.out.timed(func() error { return k.shard.EndCheckpoint(cut) }); err != nil {
+	if err := k.out.timed(cut.End); err != nil {
 		return err
 	}
 	if err := k.out.changelog.Flush(ctx); err != nil {
 		return err
 	}
 	err = k.out.timed(func() error {
-		k.shard.Covered(cut)
+		cut.Covered()
 		return nil
 	})
 	if err != nil {
@@ -168,7 +168,7 @@ func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
 			began, size := time.Now(), 0
 			for n := 1; more && size < sliceBytes && cut.HasRoom() && (n%lookEvery != 0 || time.Since(began) < sliceTime); n++ {
 				var bytes int
-				bytes, more = k.shard.CopyNext(cut)
+				bytes, more = cut.CopyNext()
 				size += bytes
 			}
 			return nil
@@ -182,7 +182,7 @@ func (k *checkpoints) copyCut(ctx context.Context, cut *shard.Cut) error {
 			return err
 		}
 		err := k.out.timed(func() error {
-			k.shard.ProducerPart(part, k.clock())
+			cut.ProducerPart(part, k.clock())
 			return nil
 		})
 		if err != nil {
@@ -211,7 +211,7 @@ func (k *checkpoints) sweep(ctx context.Context) error {
 	err := k.out.timed(func() error {
 		clock := k.clock()
 		for began, left := time.Now(), k.shard.Keys()/sweepAll+shard.SweepKeys; left > 0 && time.Since(began) < sliceTime; left -= shard.SweepKeys {
-			n, err := k.shard.Sweep(clock)
+			n, err := k.shard.Judge().Sweep(clock)
 			if err != nil {
 				return err
 			}

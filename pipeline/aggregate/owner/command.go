@@ -81,7 +81,7 @@ func (c *commands) time() event.Micros {
 	c.lock()
 	defer c.mu.Unlock()
 	clock := c.clock() // the fence's acknowledgement told the broker's
-	return max(clock.Broker, c.shard.Time(clock))
+	return max(clock.Broker, c.shard.Log().Time(clock))
 }
 
 // some applies a command to the first of the keys, for as long as events may be delayed, and

@@ -17,7 +17,7 @@ type ends struct {
 
 // wake tells run that ends wait. The partition is locked.
 func (n *ends) wake() {
-	if n.shard.EndsWaiting() == 0 {
+	if n.shard.Verdicts().EndsWaiting() == 0 {
 		return
 	}
 	ring(n.some)
@@ -44,8 +44,8 @@ func (n *ends) run() error {
 func (n *ends) publish(ctx context.Context, all bool) (more bool, err error) {
 	n.lock()
 	clock := n.clock()
-	keys := n.shard.EndsDue(all, clock)
-	more = n.shard.EndsWaiting() > 0
+	keys := n.shard.Verdicts().EndsDue(all, clock)
+	more = n.shard.Verdicts().EndsWaiting() > 0
 	n.mu.Unlock()
 	for len(keys) > 0 {
 		if err := n.out.changelog.WaitBelow(ctx, sliceBytes); err != nil {
@@ -54,9 +54,9 @@ func (n *ends) publish(ctx context.Context, all bool) (more bool, err error) {
 		n.lock()
 		i := 0
 		for began := time.Now(); i < len(keys) && (i == 0 || time.Since(began) < sliceTime); i++ {
-			n.shard.PublishEnds(keys[i], all, clock)
+			n.shard.Verdicts().PublishEnds(keys[i], all, clock)
 		}
-		more = n.shard.EndsWaiting() > 0
+		more = n.shard.Verdicts().EndsWaiting() > 0
 		err = n.out.perform()
 		n.mu.Unlock()
 		if err != nil {

@@ -27,7 +27,7 @@ type intake struct {
 func (i *intake) process(b *Bundle) {
 	defer i.panicked()
 	i.mu.Lock()
-	i.shard.PackForwards(i.env.Packs != nil && i.env.Packs())
+	i.shard.Packs().Use(i.env.Packs != nil && i.env.Packs())
 	for more := true; more; {
 		if i.waiting.Load() > 0 || i.out.crowded() || i.turns.over() {
 			full := i.out.takeFull()
@@ -43,7 +43,7 @@ func (i *intake) process(b *Bundle) {
 		if i.working.Err() != nil {
 			break // failed or released: the next owner reads it again
 		}
-		if e := b.epoch(); e > i.shard.Epoch(b.Source) && !i.enterEpoch(b.Source, e) {
+		if e := b.epoch(); e > i.shard.Log().Epoch(b.Source) && !i.enterEpoch(b.Source, e) {
 			break // the checkpoint failed, or the partition was released
 		}
 		var err error
@@ -66,9 +66,9 @@ const applyAtOnce = 256
 // there may be more.
 func (i *intake) apply(b *Bundle) (more bool, err error) {
 	s, rec, clock := i.shard, &i.record, i.clock()
-	next := s.Next(b.Source)
+	next := s.Log().Next(b.Source)
 	for n := 0; n < applyAtOnce && !s.Gathered() && (n == 0 || !i.out.auxFull() && !i.out.forwardsFull()); n++ {
-		if b.epoch() > s.Epoch(b.Source) { // a checkpoint comes first
+		if b.epoch() > s.Log().Epoch(b.Source) { // a checkpoint comes first
 			more = true
 			break
 		}
@@ -86,7 +86,7 @@ func (i *intake) apply(b *Bundle) (more bool, err error) {
 			break
 		}
 		if rec.Offset < next {
-			s.Replayed()
+			s.Log().Replayed()
 			continue
 		}
 		if err := s.Record(b.Source, rec, clock); err != nil {
@@ -114,7 +114,7 @@ func (i *intake) apply(b *Bundle) (more bool, err error) {
 // The checkpoint continues even if the session ends meanwhile: one at the release could not replace
 // it.
 func (i *intake) enterEpoch(src shard.Source, epoch int32) bool {
-	i.shard.EnterEpoch(src, epoch)
+	i.shard.Log().EnterEpoch(src, epoch)
 	i.mu.Unlock()
 	err := i.checkpoints.make(i.ctx)
 	i.mu.Lock()
@@ -126,7 +126,7 @@ func (i *intake) enterEpoch(src shard.Source, epoch int32) bool {
 
 // passOver continues after records that can never be read.
 func (i *intake) passOver(src shard.Source, next int64, bad *kafkalog.Unreadable) (behind int64) {
-	behind, records := i.shard.PassOver(src, next, shard.Unreadable{
+	behind, records := i.shard.Log().PassOver(src, next, shard.Unreadable{
 		First: bad.First, Last: bad.Last, TooLarge: errors.Is(bad.Err, kafkalog.ErrTooLarge), Why: bad.Err, Detail: bad.Error(),
 	})
 	i.env.Metrics.passedOver.Add(float64(records))

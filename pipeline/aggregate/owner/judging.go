@@ -26,7 +26,7 @@ func (j *judging) use(v *Rules) {
 	if v != j.rules {
 		j.tally()
 		j.rules = v
-		err := j.shard.Use(v.forShard())
+		err := j.shard.Judge().Use(v.forShard())
 		if err == nil {
 			err = j.out.perform()
 		}
@@ -42,7 +42,7 @@ func (j *judging) use(v *Rules) {
 // partition is locked.
 func (j *judging) all() {
 	v := j.rules
-	if j.shard.AllJudged() || j.passing == v {
+	if j.shard.Judge().AllJudged() || j.passing == v {
 		return
 	}
 	j.passing = v
@@ -77,7 +77,7 @@ func (j *judging) pass(ctx context.Context, v *Rules) error {
 		return nil // the newer version's pass sees all keys
 	}
 	j.passing = nil
-	if err := j.shard.PassDone(v.forShard()); err != nil {
+	if err := j.shard.Judge().PassDone(v.forShard()); err != nil {
 		return err
 	}
 	j.log.Info("all keys have been judged by the new rules", "version", v.Number, "keys", changed, "took_seconds", time.Since(began).Seconds())
@@ -89,13 +89,13 @@ func (j *judging) pass(ctx context.Context, v *Rules) error {
 func (j *judging) next(v *Rules) (keys [][]byte, more bool) {
 	j.lock()
 	defer j.mu.Unlock()
-	return j.shard.NextToJudge(v.forShard())
+	return j.shard.Judge().NextToJudge(v.forShard())
 }
 
 func (j *judging) partDone(v *Rules) {
 	j.lock()
 	defer j.mu.Unlock()
-	j.shard.PartJudged(v.forShard())
+	j.shard.Judge().PartJudged(v.forShard())
 }
 
 // some evaluates the first of the keys, for as long as events may be delayed. It returns how many,
@@ -105,7 +105,7 @@ func (j *judging) some(keys [][]byte, v *Rules) (n, changed int, err error) {
 	defer j.mu.Unlock()
 	clock := j.clock()
 	for began := time.Now(); j.rules == v && n < len(keys) && (n == 0 || time.Since(began) < sliceTime); n++ {
-		c, err := j.shard.Judge(keys[n], clock)
+		c, err := j.shard.Judge().Key(keys[n], clock)
 		if err != nil {
 			return n, changed, err
 		}

@@ -20,7 +20,7 @@ type levels struct {
 
 // wake tells run that levels wait. The partition is locked.
 func (n *levels) wake() {
-	if !n.shard.LevelsWaiting() {
+	if !n.shard.Levels().Waiting() {
 		return
 	}
 	ring(n.some)
@@ -44,7 +44,7 @@ func (n *levels) publish(ctx context.Context) error {
 		}
 		n.lock()
 		var err error
-		if more, err = n.shard.PublishLevels(shard.LevelsAtOnce); err == nil {
+		if more, err = n.shard.Levels().Publish(shard.LevelsAtOnce); err == nil {
 			err = n.out.perform()
 		}
 		if err != nil { // what was taken off the queue is lost to it

@@ -111,7 +111,7 @@ func (g *group) read(o *one) {
 }
 
 func (o *one) next() (next int64) {
-	o.View(func(s *shard.Shard, _ *owner.Rules) { next = s.Next(shard.Input) })
+	o.View(func(s *shard.Shard, _ *owner.Rules) { next = s.Log().Next(shard.Input) })
 	return next
 }
 

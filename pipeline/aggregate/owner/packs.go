@@ -145,10 +145,10 @@ func (p *packs) note(packed int64) {
 
 // forward asks for all packs to be forwarded that wait for no other one. The partition is locked.
 func (p *packs) forward() {
-	if p.shard.PacksWait() {
-		p.shard.FlushPacks(p.out.packing)
+	if p.shard.Packs().Waiting() {
+		p.shard.Packs().Flush(p.out.packing)
 	}
-	p.note(p.shard.PackedBytes())
+	p.note(p.shard.Packs().Bytes())
 }
 
 // run forwards what was gathered while a pack was on its way.

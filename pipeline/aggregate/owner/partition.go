@@ -101,7 +101,7 @@ func (p *Partition) keysAndNext() (keys int, next [shard.Sources]int64) {
 	p.core.lock()
 	defer p.core.mu.Unlock()
 	for src := range shard.Sources {
-		next[src] = p.core.shard.Next(src)
+		next[src] = p.core.shard.Log().Next(src)
 	}
 	return p.core.shard.Keys(), next
 }

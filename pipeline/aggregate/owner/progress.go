@@ -27,7 +27,7 @@ type progress struct {
 func (p *progress) Read(src shard.Source) *kafkalog.Reader {
 	topic := p.topicOf(src)
 	p.lock()
-	next, epoch := p.shard.Behind(src)
+	next, epoch := p.shard.Log().Behind(src)
 	p.mu.Unlock()
 	r := p.env.Claims.ReadBehind(topic, p.session.Topics[topic].ID, p.id, next, epoch)
 	p.readers[src].Store(r)
@@ -61,7 +61,7 @@ func (p *progress) Backlog(src shard.Source, at time.Time) Backlog {
 func (p *progress) counted(src shard.Source) (next int64, last event.Micros) {
 	p.lock()
 	defer p.mu.Unlock()
-	return p.shard.Next(src), p.shard.Last(src)
+	return p.shard.Log().Next(src), p.shard.Log().Last(src)
 }
 
 // Lateness describes for operators how late the partition counts.

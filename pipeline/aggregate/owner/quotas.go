@@ -19,7 +19,7 @@ type quotas struct {
 
 // wake tells run that something waits. The partition is locked.
 func (n *quotas) wake() {
-	if n.shard.QuotasWaiting() > 0 {
+	if n.shard.Quotas().Waiting() > 0 {
 		ring(n.some)
 	}
 }
@@ -44,8 +44,8 @@ func (n *quotas) run() error {
 // more waits.
 func (n *quotas) publish(ctx context.Context, all bool) (waits bool, err error) {
 	n.lock()
-	due := n.shard.QuotasDue(all, n.clock())
-	waits = n.shard.QuotasWaiting() > 0
+	due := n.shard.Quotas().Due(all, n.clock())
+	waits = n.shard.Quotas().Waiting() > 0
 	n.mu.Unlock()
 	for more := due.Any(); more; {
 		if err := n.out.verdicts.WaitBelow(ctx, sliceBytes); err != nil {
@@ -60,13 +60,13 @@ func (n *quotas) publish(ctx context.Context, all bool) (waits bool, err error) 
 }
 
 // slice publishes the first of what is due, for as long as events may be delayed.
-func (n *quotas) slice(due *shard.Quotas) (waits, more bool, err error) {
+func (n *quotas) slice(due *shard.DueQuotas) (waits, more bool, err error) {
 	n.lock()
 	defer n.mu.Unlock()
 	clock := n.clock()
 	for began := time.Now(); ; {
-		if more = n.shard.PublishQuotas(due, clock); !more || time.Since(began) >= sliceTime {
-			return n.shard.QuotasWaiting() > 0, more, n.out.perform()
+		if more = n.shard.Quotas().Publish(due, clock); !more || time.Since(began) >= sliceTime {
+			return n.shard.Quotas().Waiting() > 0, more, n.out.perform()
 		}
 	}
 }

@@ -90,12 +90,12 @@ func aChangelog(tb testing.TB, rounds, events int) (log [][]kafkalog.Record) {
 			tb.Fatal(err)
 		}
 		for more := true; more; {
-			_, more = s.CopyNext(cut)
+			_, more = cut.CopyNext()
 		}
-		if err := s.EndCheckpoint(cut); err != nil {
+		if err := cut.End(); err != nil {
 			tb.Fatal(err)
 		}
-		s.Covered(cut)
+		cut.Covered()
 		take()
 	}
 	return log
@@ -120,10 +120,10 @@ func recovered(tb testing.TB, log [][]kafkalog.Record) *Partition {
 	for src := range found.EpochEnd {
 		found.EpochEnd[src] = shard.EpochEnd{Known: true, Epoch: shard.NoEpoch, End: found.Newest[src]}
 	}
-	if _, err := p.core.shard.Resume(found, p.core.clock()); err != nil {
+	if _, err := p.core.shard.Takeover().Resume(found, p.core.clock()); err != nil {
 		tb.Fatal(err)
 	}
-	if err := p.core.shard.Republish(p.core.clock()); err != nil {
+	if err := p.core.shard.Takeover().Republish(p.core.clock()); err != nil {
 		tb.Fatal(err)
 	}
 	return p

@@ -9,7 +9,7 @@ import (
 // resume determines where to continue in both sources. Recovery is complete, and no other goroutine
 // uses the shard yet.
 func (t *takeover) resume() error {
-	is := t.shard.Restored()
+	is := t.shard.Takeover().Restored()
 	found := shard.Found{ChangelogStart: t.start, Committed: -1, Rules: t.checkRules(is.Rules)}
 	if !is.Checkpoint {
 		var err error
@@ -24,7 +24,7 @@ func (t *takeover) resume() error {
 	}
 	t.lock()
 	defer t.mu.Unlock()
-	resumed, err := t.shard.Resume(found, t.clock())
+	resumed, err := t.shard.Takeover().Resume(found, t.clock())
 	if err != nil {
 		return err
 	}

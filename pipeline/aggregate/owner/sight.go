@@ -23,7 +23,7 @@ func (p *Partition) Sight() Sight {
 	}
 	c.lock()
 	defer c.mu.Unlock()
-	s.Keys, s.Bytes, s.Blown = c.shard.Keys(), c.shard.Bytes(), c.shard.BlownRules()
+	s.Keys, s.Bytes, s.Blown = c.shard.Keys(), c.shard.Bytes(), c.shard.Judge().BlownRules()
 	return s
 }
 

@@ -94,7 +94,7 @@ func (o *outbox) ownStrict(p *Partition) {
 func (s *strict) LastGrants() *protocol.Grants {
 	s.lock()
 	defer s.mu.Unlock()
-	return s.shard.LastGrants()
+	return s.shard.Levels().LastGrants()
 }
 
 // within returns a context that also ends with the partition.
@@ -135,7 +135,7 @@ func (s *strict) Grant(ctx context.Context, g *protocol.Grants) error {
 	one := *g // who waits is known by its address
 	done := s.out.grants.begin(&one)
 	defer s.out.grants.end(&one)
-	if err := s.do(func() error { return s.shard.Grant(&one) }); err != nil {
+	if err := s.do(func() error { return s.shard.Levels().Grant(&one) }); err != nil {
 		return err
 	}
 	select {
@@ -192,9 +192,9 @@ func (s *strict) Progress(ctx context.Context) (p protocol.Progress, err error) 
 	var loops map[int32]*loop
 	for more := true; more && err == nil; {
 		err = s.do(func() (err error) {
-			more, err = s.shard.PublishLevels(shard.LevelsAtOnce)
-			p.Input, p.Loop = s.shard.Next(shard.Input), s.shard.Next(shard.Loop)
-			s.shard.FlushPacks(nil)
+			more, err = s.shard.Levels().Publish(shard.LevelsAtOnce)
+			p.Input, p.Loop = s.shard.Log().Next(shard.Input), s.shard.Log().Next(shard.Loop)
+			s.shard.Packs().Flush(nil)
 			err = errors.Join(err, s.out.perform())
 			loops = maps.Clone(s.out.loops)
 			return err
@@ -219,6 +219,6 @@ func (s *strict) Progress(ctx context.Context) (p protocol.Progress, err error) 
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	p.Verdicts, p.Rules = s.out.strict, s.shard.Said()
+	p.Verdicts, p.Rules = s.out.strict, s.shard.Levels().Said()
 	return p, nil
 }

@@ -71,7 +71,7 @@ func (t *takeover) run(ctx context.Context) error {
 	t.out.own(end)
 	t.lock()
 	defer t.mu.Unlock()
-	if err := t.shard.Republish(t.clock()); err != nil {
+	if err := t.shard.Takeover().Republish(t.clock()); err != nil {
 		return err
 	}
 	return t.out.perform()
@@ -129,7 +129,7 @@ func (t *takeover) take(rec *kafkalog.Record) error {
 
 // load loads what was taken in.
 func (t *takeover) load() error {
-	n, err := t.shard.Load(t.taken)
+	n, err := t.shard.Takeover().Load(t.taken)
 	if err != nil {
 		return t.failed(&t.taken[n], err)
 	}
@@ -149,7 +149,7 @@ func (t *takeover) check(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		var err error
-		if more, err = t.shard.CheckLoaded(checkedAtOnce); err == nil {
+		if more, err = t.shard.Takeover().CheckLoaded(checkedAtOnce); err == nil {
 			continue
 		}
 		if bad, ok := errors.AsType[*shard.StateError](err); ok {

@@ -8,6 +8,7 @@ import (
 
 // Cut is a checkpoint that is being made.
 type Cut struct {
+	shard  *Shard
 	record *checkpoint
 	dirty  *state.Cut
 	left   int    // changes to look at, at most; as of the last call of CopyNext
@@ -33,7 +34,7 @@ func (c *Cut) MakeRoom() {
 // HasRoom reports whether the next copy most likely takes no memory but what MakeRoom has taken.
 func (c *Cut) HasRoom() bool { return cap(c.space)-len(c.space) >= largeState }
 
-// Encode makes the checkpoint's record, before EndCheckpoint. The shard may be used meanwhile.
+// Encode makes the checkpoint's record, before End. The shard may be used meanwhile.
 func (c *Cut) Encode() (err error) {
 	c.body, err = c.record.encode()
 	return err
@@ -49,7 +50,7 @@ var ErrTorn = errors.New("shard: a checkpoint before this one was not finished")
 // LevelsAtOnce is how many levels may be asked for at once: events wait meanwhile.
 const LevelsAtOnce = 256
 
-// ErrLevelsWait says that there is no cut yet, since too many levels wait: call PublishLevels first.
+// ErrLevelsWait says that there is no cut yet, since too many levels wait: call Levels.Publish first.
 var ErrLevelsWait = errors.New("shard: too many levels wait to be published for a checkpoint to begin")
 
 // BeginCheckpoint notes how far the shard is: what was processed up to now is in the states that
@@ -60,78 +61,78 @@ func (s *Shard) BeginCheckpoint() (*Cut, error) {
 	if s.cutting {
 		return nil, ErrTorn
 	}
-	if s.next == s.covered && s.table.Dirty() == 0 && !s.accepted && s.epochs == s.epochsNoted {
+	if s.log.next == s.log.covered && s.table.Dirty() == 0 && !s.log.accepted && s.log.epochs == s.log.epochsNoted {
 		return nil, nil
 	}
-	switch more, err := s.PublishLevels(LevelsAtOnce); {
+	switch more, err := s.levels.Publish(LevelsAtOnce); {
 	case err != nil:
 		return nil, err
 	case more:
 		return nil, ErrLevelsWait
 	}
-	s.FlushPacks(nil)
+	s.packs.Flush(nil)
 	s.cutting = true
 	dirty := s.table.Cut()
-	return &Cut{record: s.snapshot(), dirty: dirty, left: dirty.Len()}, nil
+	return &Cut{shard: s, record: s.snapshot(), dirty: dirty, left: dirty.Len()}, nil
 }
 
 // CopyNext asks for the next changed state to be written, and returns its size: 0 where the next change was copied
 // otherwise. It returns false behind the last. A state is copied and asked for in one call: one that is written
 // through later stands behind it.
-func (s *Shard) CopyNext(c *Cut) (bytes int, more bool) {
+func (c *Cut) CopyNext() (bytes int, more bool) {
 	ref, more := c.dirty.Next()
 	c.left = c.dirty.Len()
 	if ref == 0 {
 		return 0, more
 	}
-	rec := s.stateRecord(&c.space, ref)
-	s.out.States = append(s.out.States, rec)
+	rec := c.shard.table.stateRecord(&c.space, ref)
+	c.shard.log.out.States = append(c.shard.log.out.States, rec)
 	return len(rec.Key) + len(rec.Value), true
 }
 
-// EndCheckpoint asks for the checkpoint record, which Encode should have made before. All that was asked for
+// End asks for the checkpoint record, which Encode should have made before. All that was asked for
 // before must be acknowledged.
-func (s *Shard) EndCheckpoint(c *Cut) error {
+func (c *Cut) End() error {
 	if c.body == nil {
 		if err := c.Encode(); err != nil {
 			return err
 		}
 	}
-	return s.appendCheckpoint(c.body)
+	return c.shard.judge.appendCheckpoint(c.body)
 }
 
 // Covered takes in that the checkpoint record is durable: the offsets below it can be released.
-func (s *Shard) Covered(c *Cut) {
-	s.cutting = false
-	s.covered, s.accepted, s.epochsNoted = c.record.Next, false, *c.record.Epochs
+func (c *Cut) Covered() {
+	c.shard.cutting = false
+	c.shard.log.covered, c.shard.log.accepted, c.shard.log.epochsNoted = c.record.Next, false, *c.record.Epochs
 }
 
 // snapshot is taken at the cut.
 func (s *Shard) snapshot() *checkpoint {
-	epochs := s.epochs
+	epochs := s.log.epochs
 	c := &checkpoint{
 		Version: checkpointVersion,
 		Topics:  map[string]string{},
-		Next:    s.next,
-		Origins: make(map[int32][3]int64, len(s.origins)),
-		Broker:  s.broker,
+		Next:    s.log.next,
+		Origins: make(map[int32][3]int64, len(s.intake.origins)),
+		Broker:  s.log.broker,
 		Rules:   s.rules.hash(),
 		RulesAt: s.rules.Number,
-		Blown:   s.BlownRules(),
+		Blown:   s.judge.BlownRules(),
 
-		Strict:       s.announced.said.name,
-		StrictNumber: s.announced.said.number,
-		StrictLimits: s.announced.said.limits,
+		Strict:       s.levels.announced.said.name,
+		StrictNumber: s.levels.announced.said.number,
+		StrictLimits: s.levels.announced.said.limits,
 
-		Generation: s.generation,
-		Start:      s.start,
+		Generation: s.intake.generation,
+		Start:      s.log.start,
 		Epochs:     &epochs,
 	}
-	s.producers.cut(c)
-	for _, t := range s.cfg.Topics.all() {
+	s.intake.producers.cut(c)
+	for _, t := range s.log.cfg.Topics.all() {
 		c.Topics[t.Name] = t.ID
 	}
-	for from, o := range s.origins {
+	for from, o := range s.intake.origins {
 		c.Origins[from] = [3]int64{o.applied.next, int64(o.applied.index), int64(o.generation)}
 	}
 	return c

@@ -39,18 +39,21 @@ func (c *CommandRecord) AllKeys() []string {
 	return []string{c.Key}
 }
 
-// Command carries a command out on one of its keys, at a broker's time. What was applied to the key
-// stays as it is: which events are in its state does not change, and what of its loop is still to
-// come is counted behind the command.
-func (s *intake) Command(c *CommandRecord, key string, at event.Micros) error {
-	return s.commandKey(c, key, s.commandOn(c, key, at, s.next[Input]), nil)
+// commands carries commands out on keys.
+type commands struct {
+	log      *Log
+	rules    *inUse
+	table    *table
+	levels   *Levels
+	verdicts *Verdicts
+	quotas   *Quotas
 }
 
-// commandOn is what a command does to one of its keys.
-func (s *intake) commandOn(c *CommandRecord, key string, at event.Micros, offset int64) rules.Command {
+// on is what a command does to one of its keys.
+func (cs *commands) on(c *CommandRecord, key string, at event.Micros, offset int64) rules.Command {
 	cmd := rules.Command{
 		Kind: CommandKinds[c.Command], Rule: c.Rule, At: at, Until: at + c.For,
-		Cause: verdict.Cause{ID: c.ID, Partition: s.cfg.ID, Offset: offset},
+		Cause: verdict.Cause{ID: c.ID, Partition: cs.log.cfg.ID, Offset: offset},
 		Giver: rules.Giver{By: c.By, OnBehalfOf: c.OnBehalfOf, Reason: c.Reason},
 	}
 	if cmd.Kind == rules.CommandExempt && key != c.Key {
@@ -60,86 +63,83 @@ func (s *intake) commandOn(c *CommandRecord, key string, at event.Micros, offset
 	return cmd
 }
 
-// commandRecord carries out a command from the loop topic, where older programs put them, on each
+// record carries out a command from the loop topic, where older programs put them, on each
 // of its keys once: the key's applied offset tells. Its time is the broker's.
-func (s *intake) commandRecord(rec *record.Record, clock Clock) error {
-	if err := s.stepGathered(clock); err != nil { // events ahead of it come first
-		return err
-	}
+func (cs *commands) record(rec *record.Record) error {
 	var c CommandRecord
 	if err := json.Unmarshal(rec.Value[2:], &c); err != nil {
-		s.deadLetter(Loop, rec, nil, fmt.Errorf("a command: %w", err))
+		cs.log.deadLetter(Loop, rec, nil, fmt.Errorf("a command: %w", err))
 		return nil
 	}
 	if _, ok := CommandKinds[c.Command]; !ok {
 		return fmt.Errorf("%w: command %q", ErrNewerFormat, c.Command)
 	}
 	at := event.FromTime(rec.Time())
-	s.broker = max(s.broker, at)
+	cs.log.broker = max(cs.log.broker, at)
 	lines, err := c.AuditLines(at)
 	if err != nil {
 		return err
 	}
 	for _, line := range lines { // also when it was carried out before: a crash may have lost it
-		s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: c.AuditKey(), Value: line})
+		cs.log.out.Aux = append(cs.log.out.Aux, Aux{Topic: Audit, Key: c.AuditKey(), Value: line})
 	}
 	place := applied{rec.Offset + 1, 0}
 	for _, key := range c.AllKeys() {
-		if err := s.commandKey(&c, key, s.commandOn(&c, key, at, rec.Offset), &place); err != nil {
+		if err := cs.key(&c, key, cs.on(&c, key, at, rec.Offset), &place); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// commandKey carries out a command on one key. place is its own in the loop, nil when it did not
+// key carries out a command on one key. place is its own in the loop, nil when it did not
 // come that way.
-func (s *intake) commandKey(c *CommandRecord, name string, cmd rules.Command, place *applied) error {
+func (cs *commands) key(c *CommandRecord, name string, cmd rules.Command, place *applied) error {
 	key := []byte(name)
 	var b block
-	ref, known := s.table.Get(key)
+	ref, known := cs.table.Get(key)
 	if known {
 		var err error
-		if b, err = decodeBlock(s.table.Block(ref)); err != nil {
+		if b, err = decodeBlock(cs.table.Block(ref)); err != nil {
 			return err
 		}
 	}
 	if place != nil && b.applied[Loop].covers(place.next-1, place.index) {
-		s.tally.Replayed++
+		cs.log.tally.Replayed++
 		return nil
 	}
 	had := len(b.state) > 0
-	next, res := s.stepper.Command(append(s.scratch[:0], blockHeaderSpace[:]...), b.state, key, cmd)
-	s.noteExemptions(key, next[len(blockHeaderSpace):])
+	next, res := cs.rules.stepper.Command(append(cs.rules.scratch[:0], blockHeaderSpace[:]...), b.state, key, cmd)
+	cs.rules.noteExemptions(key, next[len(blockHeaderSpace):])
 	b.spent = res.SpentAt
 	if place != nil {
 		b.applied[Loop] = *place
 	}
 	raw := putBlockHeader(next, &b)
 	if known {
-		ref = s.table.Replace(ref, key, raw)
+		ref = cs.table.Replace(ref, key, raw)
 	} else {
-		ref = s.table.Set(key, raw)
+		ref = cs.table.Set(key, raw)
 	}
-	then := aftermath{done: &Done{ID: c.ID, Key: name, Had: had}}
+	then := followUps{done: &Done{ID: c.ID, Key: name, Had: had}}
 	if cmd.Kind == rules.CommandForget {
-		then.erase = s.erased(key, res.Changes)
+		then.erase = cs.rules.erased(key, res.Changes)
 	}
-	if s.isStrict(key) {
-		settles, _ := s.levels.take(name)
-		then.level, then.gone = s.levelOf(name, next[len(blockHeaderSpace):], settles), cmd.Kind == rules.CommandForget
+	if cs.levels.isStrict(key) {
+		settles, _ := cs.levels.take(name)
+		then.level, then.gone = cs.levels.levelOf(name, next[len(blockHeaderSpace):], settles), cmd.Kind == rules.CommandForget
 	}
-	s.leftByCommand(name, cmd.Kind, s.stepper.Left(), cmd.At)
-	s.issueThen(ref, res.Changes, event.NoTime, then)
+	cs.quotas.leftByCommand(name, cmd.Kind, cs.rules.stepper.Left(), cmd.At)
+	cs.verdicts.issueThen(ref, res.Changes, event.NoTime, then)
 	return nil
 }
 
 // erased are the record keys of all that may be in the verdict topic about a key: of what its
 // rules are now, and of what was in force.
-func (s *judging) erased(key []byte, changes []verdict.Verdict) [][]byte {
-	out := s.rules.Set.RecordKeys(key)
+func (u *inUse) erased(key []byte, changes []verdict.Verdict) [][]byte {
+	out := u.Set.RecordKeys(key)
 	for i := range changes {
-		if !s.rules.Set.Names(changes[i].Rule) {
+		if !u.Set.Names(changes[i].Rule) {
 			out = append(out, verdict.AppendRecordKey(nil, &changes[i]))
 		}
 	}

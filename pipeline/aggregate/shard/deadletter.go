@@ -23,11 +23,11 @@ const (
 
 // deadLetter keeps a record that contains invalid events, as it came, with why and from
 // where. Its valid events count all the same.
-func (s *base) deadLetter(src Source, rec *record.Record, bad []event.BadEvent, err error) {
+func (l *Log) deadLetter(src Source, rec *record.Record, bad []event.BadEvent, err error) {
 	reason, detail := reasonOf(bad, err)
-	headers := append(s.letterHeaders(src, reason, detail, rec.Offset), ownIndexes(bad)...)
+	headers := append(l.letterHeaders(src, reason, detail, rec.Offset), ownIndexes(bad)...)
 	value, key := rec.Value, rec.Key
-	most := s.cfg.MaxDeadLetter
+	most := l.cfg.MaxDeadLetter
 	headers, size := appendOwnHeaders(headers, rec.Headers, most/2)
 	most -= size
 	if len(value) > most || len(key) > maxDeadLetterKey {
@@ -36,7 +36,7 @@ func (s *base) deadLetter(src Source, rec *record.Record, bad []event.BadEvent, 
 	}
 	letter := Aux{Topic: DeadLetters, At: rec.Time(), Key: key, Value: value, Headers: headers, Reason: reason}
 	letter.own()
-	s.out.Aux = append(s.out.Aux, letter)
+	l.out.Aux = append(l.out.Aux, letter)
 }
 
 // own gives what the record says memory of its own: while its topic takes nothing, it would keep the record's
@@ -61,12 +61,12 @@ func (a *Aux) own() {
 }
 
 // letterHeaders are those that every dead letter has.
-func (s *base) letterHeaders(src Source, reason, detail string, offset int64) []Header {
+func (l *Log) letterHeaders(src Source, reason, detail string, offset int64) []Header {
 	return []Header{
 		{[]byte("reason"), []byte(reason)},
 		{[]byte("detail"), []byte(detail)},
-		{[]byte("topic"), []byte(s.cfg.Topics.of(src).Name)},
-		header("partition", int64(s.cfg.ID)),
+		{[]byte("topic"), []byte(l.cfg.Topics.of(src).Name)},
+		header("partition", int64(l.cfg.ID)),
 		header("offset", offset),
 	}
 }
@@ -107,7 +107,7 @@ type Unreadable struct {
 // PassOver goes on behind records that cannot be read, and keeps where they are as a dead letter:
 // the range of their offsets, and why. It returns the first offset behind them, and how many were
 // passed over.
-func (s *base) PassOver(src Source, next int64, bad Unreadable) (behind, records int64) {
+func (l *Log) PassOver(src Source, next int64, bad Unreadable) (behind, records int64) {
 	if bad.Last < next {
 		return next, 0
 	}
@@ -116,10 +116,10 @@ func (s *base) PassOver(src Source, next int64, bad Unreadable) (behind, records
 		reason = event.ReasonTooLarge
 	}
 	first := max(bad.First, next)
-	s.note(Error, "skipping unreadable records; the dead-letter topic has the range of offsets",
-		"topic", s.cfg.Topics.of(src).Name, "first_offset", first, "last_offset", bad.Last, "reason", reason, "error", bad.Why)
-	headers := append(s.letterHeaders(src, reason, clip(bad.Detail), first), header("last-offset", bad.Last))
-	s.out.Aux = append(s.out.Aux, Aux{Topic: DeadLetters, Headers: headers, Reason: reason})
+	l.note(Error, "skipping unreadable records; the dead-letter topic has the range of offsets",
+		"topic", l.cfg.Topics.of(src).Name, "first_offset", first, "last_offset", bad.Last, "reason", reason, "error", bad.Why)
+	headers := append(l.letterHeaders(src, reason, clip(bad.Detail), first), header("last-offset", bad.Last))
+	l.out.Aux = append(l.out.Aux, Aux{Topic: DeadLetters, Headers: headers, Reason: reason})
 	return bad.Last + 1, bad.Last + 1 - first
 }
 

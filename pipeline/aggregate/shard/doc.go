@@ -12,13 +12,13 @@
 //
 // # What an owner does
 //
-//   - New, then Load for each record of the partition's changelog up to its own fence, then Resume
-//     and Republish.
+//   - New, then the Takeover: Load for each record of the partition's changelog up to its own fence,
+//     then Resume and Republish.
 //   - For records: Record, and at times Step, with Effects after either.
 //   - Acked for each append that carries an Ack, in the order of their offsets.
-//   - For a checkpoint: BeginCheckpoint, CopyNext until nothing is left, ProducerPart; it waits
-//     until all that was asked for before that is acknowledged; Cut.Encode, EndCheckpoint; and when
-//     that is acknowledged, too, Covered.
+//   - For a checkpoint: BeginCheckpoint, whose Cut has the rest: CopyNext until nothing is left,
+//     ProducerPart; it waits until all that was asked for before that is acknowledged; Encode, End;
+//     and when that is acknowledged, too, Covered.
 //   - It calls from one goroutine at a time.
 //
 // After an error of any method the shard is to be dropped: what was not durable is replayed by the

@@ -34,7 +34,7 @@ func TestWhereALogWasCut(t *testing.T) {
 		if tt.older {
 			c.Epochs = nil
 		}
-		if at, cut := s.cutAt(Input, c, tt.is); cut != tt.cut || cut && at != tt.at {
+		if at, cut := s.takeover.cutAt(Input, c, tt.is); cut != tt.cut || cut && at != tt.at {
 			t.Errorf("%s: cut at %d: %t, want %d: %t", name, at, cut, tt.at, tt.cut)
 		}
 	}
@@ -61,7 +61,7 @@ func TestDeletedKeysDoNotCutALog(t *testing.T) {
 		if err := load(s, int64(i), tt.key, tt.value); err != nil {
 			t.Fatal(err)
 		}
-		if at, cut := s.cutAt(Input, c, EpochEnd{true, 5, 20}); cut != tt.cut || cut && at != 20 {
+		if at, cut := s.takeover.cutAt(Input, c, EpochEnd{true, 5, 20}); cut != tt.cut || cut && at != 20 {
 			t.Errorf("record %d: cut at %d: %t, want %t", i, at, cut, tt.cut)
 		}
 	}
@@ -84,8 +84,8 @@ func TestBlownFusesAreOfTheirRules(t *testing.T) {
 		"another content": {checkpoint{RulesAt: 3, Rules: "00", Blown: []string{"r"}}, 0},
 	} {
 		s := New(Config{Of: 1}, rs)
-		if s.blowAgain(&tt.c); len(s.BlownRules()) != tt.want || len(s.out.Notes) != tt.want {
-			t.Errorf("%s: %v have blown", name, s.BlownRules())
+		if s.judge.blowAgain(&tt.c); len(s.judge.BlownRules()) != tt.want || len(s.log.out.Notes) != tt.want {
+			t.Errorf("%s: %v have blown", name, s.judge.BlownRules())
 		}
 	}
 }

@@ -21,24 +21,24 @@ type fuseAudit struct {
 }
 
 // blown says wherever people look that a rule has gone to shadow mode by itself, of so many keys.
-func (s *judging) blown(r *rules.Rule, active int, clock Clock) error {
+func (j *Judge) blown(r *rules.Rule, active int, clock Clock) error {
 	const reason = "the rule would block more keys than its fuse allows; it is in shadow mode here until changed rules are loaded"
-	s.out.Blown = append(s.out.Blown, Blown{r.Name, active})
-	s.note(Error, reason, "rule", r.Name, "keys", active)
-	line, err := json.Marshal(fuseAudit{"fuse", clock.Local, s.cfg.Instance, r.Name, s.cfg.ID, active, reason})
+	j.log.out.Blown = append(j.log.out.Blown, Blown{r.Name, active})
+	j.log.note(Error, reason, "rule", r.Name, "keys", active)
+	line, err := json.Marshal(fuseAudit{"fuse", clock.Local, j.log.cfg.Instance, r.Name, j.log.cfg.ID, active, reason})
 	if err != nil {
 		return fmt.Errorf("audit record: %w", err)
 	}
-	s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: []byte(r.Name), Value: line})
+	j.log.out.Aux = append(j.log.out.Aux, Aux{Topic: Audit, Key: []byte(r.Name), Value: line})
 	return nil
 }
 
 // BlownRules are the rules whose fuses have blown, for the checkpoint. What a crash loses of it
 // comes back by itself: the states say which keys are blocked, and the next block is one too many
 // again.
-func (s *judging) BlownRules() (names []string) {
-	for _, r := range s.rules.Set.Rules {
-		if s.stepper.Fuses.Blown(r) {
+func (j *Judge) BlownRules() (names []string) {
+	for _, r := range j.rules.Set.Rules {
+		if j.rules.stepper.Fuses.Blown(r) {
 			names = append(names, r.Name)
 		}
 	}
@@ -46,29 +46,29 @@ func (s *judging) BlownRules() (names []string) {
 }
 
 // blowAgain blows the fuses that an owner before has seen blow, if the rules are still the same.
-func (s *judging) blowAgain(c *checkpoint) {
-	if c.RulesAt != s.rules.Number || c.Rules != s.rules.hash() {
+func (j *Judge) blowAgain(c *checkpoint) {
+	if c.RulesAt != j.rules.Number || c.Rules != j.rules.hash() {
 		return
 	}
-	for _, r := range s.rules.Set.Rules {
+	for _, r := range j.rules.Set.Rules {
 		if slices.Contains(c.Blown, r.Name) {
-			s.stepper.Fuses.Blow(r)
-			s.note(Warn, "the rule's fuse had blown under a previous owner; the rule stays in shadow mode here until changed rules are loaded", "rule", r.Name)
+			j.rules.stepper.Fuses.Blow(r)
+			j.log.note(Warn, "the rule's fuse had blown under a previous owner; the rule stays in shadow mode here until changed rules are loaded", "rule", r.Name)
 		}
 	}
 }
 
 // noteBlocks tells the rules' fuses which keys are blocked.
-func (s *judging) noteBlocks() error {
-	if s.stepper.Fuses == nil {
+func (j *Judge) noteBlocks() error {
+	if j.rules.stepper.Fuses == nil {
 		return nil
 	}
-	for ref := range s.table.All() {
-		b, err := decodeBlock(s.table.Block(ref))
+	for ref := range j.table.All() {
+		b, err := decodeBlock(j.table.Block(ref))
 		if err != nil {
 			return err
 		}
-		s.stepper.NoteState(b.state, s.table.Key(ref))
+		j.rules.stepper.NoteState(b.state, j.table.Key(ref))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestAFuseCountsTheKeyThatIsNew(t *testing.T) {
 			blown = append(blown, s.Effects().Blown...)
 			s.Effects().Reset()
 		}
-		if len(blown) != want || want == 1 && blown[0] != (Blown{"r", 20}) || len(s.BlownRules()) != want {
+		if len(blown) != want || want == 1 && blown[0] != (Blown{"r", 20}) || len(s.judge.BlownRules()) != want {
 			t.Errorf("a fuse of %s, when all of 30 keys are blocked: %v", share, blown)
 		}
 	}

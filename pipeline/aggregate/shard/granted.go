@@ -29,34 +29,34 @@ func grantedBy(g *protocol.Grants) grantedRecord {
 
 // LastGrants says which Redis may have granted permits when the partition was taken over, without
 // until when; nil when none has.
-func (s *issuing) LastGrants() *protocol.Grants { return s.lastGrants }
+func (l *Levels) LastGrants() *protocol.Grants { return l.lastGrants }
 
 // Grant asks for a grants record in the verdict topic. It comes back in Effects.Strict.
-func (s *issuing) Grant(g *protocol.Grants) error {
-	if s.granted != nil && grantedBy(s.granted) == grantedBy(g) {
-		s.appendOwn(&protocol.Record{Grants: g}, &Ack{})
+func (l *Levels) Grant(g *protocol.Grants) error {
+	if l.granted != nil && grantedBy(l.granted) == grantedBy(g) {
+		l.appendOwn(&protocol.Record{Grants: g}, &Ack{})
 		return nil
 	}
 	value, err := json.Marshal(grantedBy(g))
 	if err != nil {
 		return fmt.Errorf("note which Redis may grant permits: %w", err)
 	}
-	s.out.States = append(s.out.States, Append{Key: []byte(grantedKey), Value: value, Urgent: true, Ack: &Ack{grants: g}})
+	l.log.out.States = append(l.log.out.States, Append{Key: []byte(grantedKey), Value: value, Urgent: true, Ack: &Ack{grants: g}})
 	return nil
 }
 
 // grantedDurable publishes grants that are noted in the changelog.
-func (s *issuing) grantedDurable(g *protocol.Grants) {
-	s.granted = g
-	s.appendOwn(&protocol.Record{Grants: g}, &Ack{})
+func (l *Levels) grantedDurable(g *protocol.Grants) {
+	l.granted = g
+	l.appendOwn(&protocol.Record{Grants: g}, &Ack{})
 }
 
-func (s *issuing) loadGranted(value []byte) error {
+func (l *Levels) loadGranted(value []byte) error {
 	var rec grantedRecord
 	if err := json.Unmarshal(value, &rec); err != nil {
 		return fmt.Errorf("%w: which Redis may grant permits: %w", ErrFinal, err)
 	}
-	s.lastGrants = &protocol.Grants{Run: rec.Run, Life: rec.Life, HoldsOf: rec.HoldsOf, Longest: event.Micros(rec.Longest)}
-	s.granted = s.lastGrants
+	l.lastGrants = &protocol.Grants{Run: rec.Run, Life: rec.Life, HoldsOf: rec.HoldsOf, Longest: event.Micros(rec.Longest)}
+	l.granted = l.lastGrants
 	return nil
 }

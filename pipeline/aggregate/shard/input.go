@@ -9,45 +9,44 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Record takes in the next record of a source. What it counts is gathered until Step; the record
-// may be dropped when the effects are carried out.
-func (s *intake) Record(src Source, rec *record.Record, clock Clock) error {
-	s.look(&s.judging.rules, clock)
+// record counts a record of a source, all but its steps.
+func (in *intake) record(src Source, rec *record.Record, clock Clock) error {
+	in.packs.look(&in.rules.Rules, clock)
 	if src == Loop {
-		return s.loopRecord(rec, clock)
+		return in.loopRecord(rec, clock)
 	}
-	s.inputRecord(rec)
+	in.inputRecord(rec)
 	return nil
 }
 
 // inputRecord applies what a producer sent: an event, several, or something else.
-func (s *intake) inputRecord(rec *record.Record) {
+func (in *intake) inputRecord(rec *record.Record) {
 	broker := BrokerTime(rec)
-	s.broker, s.last[Input] = max(s.broker, broker), broker
-	if s.producers.has(rec) {
-		s.tally.ProducerRepeat++
+	in.log.broker, in.log.last[Input] = max(in.log.broker, broker), broker
+	if in.producers.has(rec) {
+		in.log.tally.ProducerRepeat++
 		return
 	}
-	d := &s.decode
+	d := &in.decode
 	d.headers = CloudEvents(d.headers[:0], rec.Headers)
-	events, err := decodeRecord(s, &d.input, rec.Value, d.headers, rec.Key)
+	events, err := in.decodeRecord(&d.input, rec.Value, d.headers, rec.Key)
 	if err != nil {
-		s.deadLetter(Input, rec, d.input.Bad, err)
+		in.log.deadLetter(Input, rec, d.input.Bad, err)
 	}
-	s.tally.DroppedIPs += d.input.DroppedIPs - d.droppedIPs
+	in.log.tally.DroppedIPs += d.input.DroppedIPs - d.droppedIPs
 	d.droppedIPs = d.input.DroppedIPs
 	if d.suspects != d.input.Suspects {
-		s.tally.Suspects = s.tally.Suspects.Plus(d.input.Suspects.Minus(d.suspects))
+		in.log.tally.Suspects = in.log.tally.Suspects.Plus(d.input.Suspects.Minus(d.suspects))
 		d.suspects = d.input.Suspects
 	}
 	o := occurrence{gatheredStep: gatheredStep{
-		broker: broker, trace: s.spans.of(rec), cause: verdict.Cause{Partition: s.cfg.ID, Offset: rec.Offset},
+		broker: broker, trace: in.spans.of(rec), cause: verdict.Cause{Partition: in.log.cfg.ID, Offset: rec.Offset},
 	}}
 	for i := range events {
 		o.event, o.place, o.cause.ID = &events[i], applied{rec.Offset + 1, i}, events[i].ID
-		misplaced := s.inputEvent(&o, d.input.Raw(i))
+		misplaced := in.inputEvent(&o, d.input.Raw(i))
 		if misplaced && len(events) == 1 { // events of several uids may be in one record
-			s.tally.noteMisplaced(rec)
+			in.log.tally.noteMisplaced(rec)
 		}
 	}
 }
@@ -65,113 +64,115 @@ func CloudEvents(dst []event.Header, headers record.Headers) []event.Header {
 	}
 }
 
-// Event takes in an event that is in no record, as from an access log. Its number takes the
-// offset's place: each is greater than the one before.
-func (s *intake) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
-	s.broker = max(s.broker, broker)
-	s.inputEvent(&occurrence{event: e, gatheredStep: gatheredStep{broker: broker, place: applied{number + 1, 0}, cause: cause}}, nil)
+// event is record for an event without one.
+func (in *intake) event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
+	in.log.broker = max(in.log.broker, broker)
+	in.inputEvent(&occurrence{event: e, gatheredStep: gatheredStep{broker: broker, place: applied{number + 1, 0}, cause: cause}}, nil)
 }
 
 // inputEvent gathers the steps of the keys that this partition owns, and forwards the event, once
 // each, to the partitions that own the others: raw, as it came, unless it is part of a CloudEvent. It reports
 // whether the event was sent to another partition than that of its uid.
-func (s *intake) inputEvent(o *occurrence, raw []byte) (misplaced bool) {
+func (in *intake) inputEvent(o *occurrence, raw []byte) (misplaced bool) {
 	e, broker := o.event, o.broker
-	s.compare(e)
+	in.compare(e)
 	if event.TooFarAhead(e.Time, broker) {
-		s.tally.Suspects.TimeAhead++
+		in.log.tally.Suspects.TimeAhead++
 	}
 	o.id, o.source = e.ID, Input
-	o.at, o.counts = s.rules.Set.EventTime(e, broker)
-	permits := s.permitKeys(e, broker)
+	o.at, o.counts = in.rules.Set.EventTime(e, broker)
+	permits := in.permitKeys(e, broker)
 	if !o.counts {
 		if o.at == event.NoTime {
-			s.tally.NoTime++
+			in.log.tally.NoTime++
 		} else {
-			s.tally.TooOld++
+			in.log.tally.TooOld++
 		}
-		s.spans.uncounted(o)
+		in.spans.uncounted(o)
 		if len(permits) == 0 {
 			return false
 		}
 		o.at = permits[0].At
 	}
-	works := s.match(e, o.at)
+	works := in.match(e, o.at)
 	if len(works) == 0 {
-		s.spans.uncounted(o)
+		in.spans.uncounted(o)
 	}
-	targets := s.gather(o, works, permits, s.targets[:0])
-	s.targets = targets
-	misplaced = len(targets) > 0 && s.misplaces(works)
+	targets := in.gather(o, works, permits, in.targets[:0])
+	in.targets = targets
+	misplaced = len(targets) > 0 && in.misplaces(works)
 	for _, target := range targets {
-		if len(permits) > 0 || !s.pack(target, o, works, s.generation) {
-			s.forward(target, o, raw)
+		if len(permits) > 0 || !in.packs.pack(target, o, works, in.generation) {
+			in.forward(target, o, raw)
 		}
 	}
 	return misplaced
 }
 
 // forward asks for an event to be forwarded, behind what is packed for the same partition.
-func (s *intake) forward(target int32, o *occurrence, raw []byte) {
-	s.flush(target)
-	from, value := origin{s.cfg.ID, o.place.next - 1, o.place.index, s.generation}, []byte(nil)
+func (in *intake) forward(target int32, o *occurrence, raw []byte) {
+	in.packs.flush(target)
+	from, value := origin{in.log.cfg.ID, o.place.next - 1, o.place.index, in.generation}, []byte(nil)
 	if raw != nil {
 		value = appendForwardRaw(nil, from, o.broker, raw)
 	} else {
 		value = appendForward(nil, from, o.broker, o.event)
 	}
-	s.out.Forwards = append(s.out.Forwards, Forward{To: target, Value: value, Events: 1, Trace: o.trace})
+	in.log.out.Forwards = append(in.log.out.Forwards, Forward{To: target, Value: value, Events: 1, Trace: o.trace})
 }
 
 // loopRecord counts an event that another partition forwarded, unless it has come before: an
 // owner forwards again after a crash, in the same order.
-func (s *intake) loopRecord(rec *record.Record, clock Clock) error {
+func (in *intake) loopRecord(rec *record.Record, clock Clock) error {
 	if isOwnerRecord(rec.Key) {
 		return nil
 	}
 	if isCommand(rec.Value) {
-		return s.commandRecord(rec, clock)
+		if err := in.stepGathered(clock); err != nil { // events ahead of it come first
+			return err
+		}
+		return in.commands.record(rec)
 	}
 	if isLost(rec.Value) {
-		s.lostRecord(rec)
+		in.lostRecord(rec)
 		return nil
 	}
 	if isPack(rec.Value) {
-		return s.packRecord(rec)
+		return in.packRecord(rec)
 	}
 	from, broker, body, err := decodeForward(rec.Value)
 	if err != nil {
 		if errors.Is(err, ErrNewerFormat) {
 			return err
 		}
-		s.deadLetter(Loop, rec, nil, err)
+		in.log.deadLetter(Loop, rec, nil, err)
 		return nil
 	}
-	s.broker, s.last[Loop] = max(s.broker, broker), broker
-	if s.origins[from.partition].covers(from) {
-		s.tally.Replayed++
+	in.log.broker, in.log.last[Loop] = max(in.log.broker, broker), broker
+	if in.origins[from.partition].covers(from) {
+		in.log.tally.Replayed++
 		return nil
 	}
-	s.origins[from.partition] = seen{applied{from.offset + 1, from.index}, from.generation}
-	events, err := decodeRecord(s, &s.decode.loop, body, nil, nil)
+	in.origins[from.partition] = seen{applied{from.offset + 1, from.index}, from.generation}
+	events, err := in.decodeRecord(&in.decode.loop, body, nil, nil)
 	if err != nil || len(events) != 1 {
-		s.deadLetter(Loop, rec, s.decode.loop.Bad, err)
+		in.log.deadLetter(Loop, rec, in.decode.loop.Bad, err)
 		return nil
 	}
 	e := &events[0]
 	o := occurrence{event: e, gatheredStep: gatheredStep{
 		id: e.ID, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
-		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}, trace: s.spans.of(rec),
+		cause: verdict.Cause{ID: e.ID, Partition: from.partition, Offset: from.offset}, trace: in.spans.of(rec),
 	}}
-	o.at, o.counts = s.rules.Set.EventTime(e, broker)
-	permits := s.permitKeys(e, broker)
+	o.at, o.counts = in.rules.Set.EventTime(e, broker)
+	permits := in.permitKeys(e, broker)
 	if !o.counts && len(permits) == 0 {
 		return nil // its source tallied it
 	}
 	if !o.counts {
 		o.at = permits[0].At
 	}
-	s.gather(&o, s.match(e, o.at), permits, s.targets[:0])
+	in.gather(&o, in.match(e, o.at), permits, in.targets[:0])
 	return nil
 }
 

@@ -6,27 +6,30 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// intake takes events and commands in, each once on each key.
+// intake takes events in, each once on each key.
 type intake struct {
-	judging
+	log      *Log
+	rules    *inUse
+	table    *table
+	levels   *Levels
+	verdicts *Verdicts
+	quotas   *Quotas
+	judge    *Judge
+	commands *commands
+	packs    *Packs
+
 	origins    map[int32]seen // of forwarded events, by their partition
 	producers  producers
 	generation uint32 // how often the input's offsets have started over
 	hot        *hotkeys.Sketch
 
-	decode   decoders
-	gathered gathered
-	targets  []int32 // of an event's forwards
-
-	packing
-	unpacking unpacking
-
-	mismatches []rules.Mismatch // of an event
+	decode     decoders
+	gathered   gathered
+	unpacking  unpacking
 	spans      spans
+	targets    []int32          // of an event's forwards
+	mismatches []rules.Mismatch // of an event
 }
-
-// Hot is the sketch of keys that get many events.
-func (s *intake) Hot() *hotkeys.Sketch { return s.hot }
 
 // decoders are the shard's own. What they returned is in use until the next record that finds
 // nothing gathered.
@@ -40,34 +43,33 @@ type decoders struct {
 }
 
 // decodeRecord decodes a record behind those that are gathered.
-func decodeRecord(s *intake, d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
+func (in *intake) decodeRecord(d *event.Decoder, value []byte, headers []event.Header, key []byte) ([]event.Event, error) {
 	decode := d.DecodeMore
-	if len(s.gathered.steps) == 0 {
+	if len(in.gathered.steps) == 0 {
 		decode = d.Decode
 	}
-	events, err := decode(value, headers, key, s.decode.events[:0])
-	s.decode.events, s.decode.most = events, max(s.decode.most, len(events))
+	events, err := decode(value, headers, key, in.decode.events[:0])
+	in.decode.events, in.decode.most = events, max(in.decode.most, len(events))
 	return events, err
 }
 
-// Forget drops what is kept of records that are counted: their memory may be used for others. All that was
-// gathered is stepped.
-func (s *intake) Forget() {
-	d := &s.decode
+// forget drops what refers to records that are counted.
+func (in *intake) forget() {
+	d := &in.decode
 	d.input.Forget()
 	d.loop.Forget()
 	clear(d.events[:min(d.most, cap(d.events))])
 	clear(d.headers[:cap(d.headers)])
 	d.most = 0
-	s.gathered.forget()
-	s.unpacking.forget()
+	in.gathered.forget()
+	in.unpacking.forget()
 }
 
-func (s *intake) match(e *event.Event, at event.Micros) []rules.Work {
-	works := s.matcher.Match(e, at)
-	s.out.Skipped = append(s.out.Skipped, s.matcher.Skipped...)
+func (in *intake) match(e *event.Event, at event.Micros) []rules.Work {
+	works := in.rules.matcher.Match(e, at)
+	in.log.out.Skipped = append(in.log.out.Skipped, in.rules.matcher.Skipped...)
 	if len(works) == 0 {
-		s.tally.noteUnmatched(e)
+		in.log.tally.noteUnmatched(e)
 	}
 	return works
 }

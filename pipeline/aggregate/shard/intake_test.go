@@ -30,7 +30,7 @@ func TestDecodedRecordsTakeNoMoreMemory(t *testing.T) { // alone: it counts byte
 			if err := s.Step(Input, next, clock); err != nil {
 				t.Fatal(err)
 			}
-			s.out.Reset()
+			s.log.out.Reset()
 		}
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
@@ -51,7 +51,7 @@ func TestEventsWithoutRecords(t *testing.T) {
 	s := New(Config{ID: 3, Of: 1, Topics: simTopics, Trace: func(x *Stepped) {
 		traced = append(traced, fmt.Sprint(len(x.Hits), x.Hits[0].Limit.Name, len(x.Result.Changes)))
 	}}, Rules{Set: set})
-	s.cfg.ID = 0
+	s.log.cfg.ID = 0
 	at := now()
 	clock := Clock{Local: at, Broker: event.NoTime}
 	for _, number := range []int64{0, 1, 1, 2} { // the second of 1 is a repeat
@@ -60,20 +60,20 @@ func TestEventsWithoutRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.tally.Counted != 3 || s.tally.Replayed != 1 || s.tally.Matches[0] != 3 {
-		t.Errorf("%+v, want 3 that count, and one that was there before", s.tally)
+	if s.log.tally.Counted != 3 || s.log.tally.Replayed != 1 || s.log.tally.Matches[0] != 3 {
+		t.Errorf("%+v, want 3 that count, and one that was there before", s.log.tally)
 	}
 	if got := fmt.Sprint(traced); got != "[1r0 1r1 1r0]" {
 		t.Errorf("told of %s", got)
 	}
-	if len(s.out.States) != 1 || len(s.out.States[0].Ack.verdicts) != 1 || s.out.States[0].Ack.verdicts[0].v.Cause.Offset != 71 {
-		t.Errorf("the verdict is %+v, want one that event 71 has caused", s.out.States)
+	if len(s.log.out.States) != 1 || len(s.log.out.States[0].Ack.verdicts) != 1 || s.log.out.States[0].Ack.verdicts[0].v.Cause.Offset != 71 {
+		t.Errorf("the verdict is %+v, want one that event 71 has caused", s.log.out.States)
 	}
 	ref, _ := s.table.Get([]byte("uid=u"))
 	if b, err := decodeBlock(s.table.Block(ref)); err != nil || b.applied != [Sources]applied{{3, 0}, {}} {
 		t.Errorf("applied is %v, %v", b.applied, err)
 	}
-	if got := s.Time(clock); got != at || s.Keys() != 1 || s.Bytes() <= 0 {
+	if got := s.log.Time(clock); got != at || s.Keys() != 1 || s.Bytes() <= 0 {
 		t.Errorf("the time is %v, want %v; %d keys of %d bytes", got, at, s.Keys(), s.Bytes())
 	}
 	s.Hot().Tick(at)
@@ -91,7 +91,7 @@ func TestTimeIsBoundedByTheClock(t *testing.T) {
 	if err := s.Step(Input, 1, clock); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Time(Clock{Local: at + event.Day}); got != at {
+	if got := s.log.Time(Clock{Local: at + event.Day}); got != at {
 		t.Errorf("the time is %v, want %v", got, at)
 	}
 }
@@ -114,8 +114,8 @@ func TestDeadLettersAreCutAtTheirBounds(t *testing.T) {
 		cut        bool
 	}{{100, maxDeadLetterKey, false}, {101, 1, true}, {1, maxDeadLetterKey + 1, true}} {
 		s := New(Config{Of: 1, MaxDeadLetter: 100}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")})
-		s.deadLetter(Input, &record.Record{Key: make([]byte, tt.key), Value: make([]byte, tt.value)}, nil, errBlock)
-		a := s.out.Aux[0]
+		s.log.deadLetter(Input, &record.Record{Key: make([]byte, tt.key), Value: make([]byte, tt.value)}, nil, errBlock)
+		a := s.log.out.Aux[0]
 		cut := slices.ContainsFunc(a.Headers, func(h Header) bool { return string(h.Key) == "cut-from" && string(h.Value) == fmt.Sprint(tt.value) })
 		if cut != tt.cut || len(a.Value) != min(tt.value, 100) || len(a.Key) != min(tt.key, maxDeadLetterKey) {
 			t.Errorf("%d bytes of key and %d of value: it has %d and %d, cut: %t", tt.key, tt.value, len(a.Key), len(a.Value), cut)
@@ -128,8 +128,8 @@ func TestADeadLetterKeepsNoBatch(t *testing.T) {
 	batch := []byte("the key, the value and a header of one record")
 	s := New(Config{Of: 1, MaxDeadLetter: 100}, Rules{Set: compile(t, "  rules: ["+movingEnds["bucket"]+"]")})
 	headers := record.HeadersOf(batch[:3], batch[4:7])
-	s.deadLetter(Input, &record.Record{Key: batch[:8], Value: batch[8:20], Headers: headers}, nil, errBlock)
-	a := s.out.Aux[0]
+	s.log.deadLetter(Input, &record.Record{Key: batch[:8], Value: batch[8:20], Headers: headers}, nil, errBlock)
+	a := s.log.out.Aux[0]
 	before := fmt.Sprintf("%s %s %s", a.Key, a.Value, a.Headers)
 	if !strings.Contains(before, string(batch[:8])) || !strings.Contains(before, ownHeader) {
 		t.Fatalf("it lacks something: %s", before)
@@ -189,7 +189,7 @@ func TestAForwardIsAppliedAtItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref, _ := s.table.Get([]byte("uid=u"))
-	if b, err := decodeBlock(s.table.Block(ref)); err != nil || b.applied != [Sources]applied{{}, {9, 0}} || s.Last(Loop) != at {
-		t.Errorf("applied is %v, %v; the last one is of %v", b.applied, err, s.Last(Loop))
+	if b, err := decodeBlock(s.table.Block(ref)); err != nil || b.applied != [Sources]applied{{}, {9, 0}} || s.log.Last(Loop) != at {
+		t.Errorf("applied is %v, %v; the last one is of %v", b.applied, err, s.log.Last(Loop))
 	}
 }

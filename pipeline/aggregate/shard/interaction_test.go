@@ -206,7 +206,7 @@ func (s *stage) playTakeover(args, _ []string) {
 		return
 	}
 	s.named[args[1]] = o
-	s.say("epoch %d, goes on at %d and %d", o.epoch, o.s.Next(Input), o.s.Next(Loop))
+	s.say("epoch %d, goes on at %d and %d", o.epoch, o.s.log.Next(Input), o.s.log.Next(Loop))
 	s.sayResumed(o)
 	s.asked(o)
 }
@@ -277,7 +277,7 @@ func (s *stage) playCheckpoint(args, _ []string) {
 			}
 		}
 		if o.phase == idle {
-			s.say("next %d and %d are covered", o.s.covered[Input], o.s.covered[Loop])
+			s.say("next %d and %d are covered", o.s.log.covered[Input], o.s.log.covered[Loop])
 			s.sayCheckpoint(o.id)
 			return
 		}
@@ -292,25 +292,25 @@ func (s *stage) playCrash(args, _ []string) {
 // reload NAME: it uses the newest rules.
 func (s *stage) playReload(args, _ []string) {
 	o := s.owner(args[0])
-	o.must(o.s.Use(s.rules))
+	o.must(o.s.judge.Use(s.rules))
 	s.asked(o)
 }
 
 // judge NAME: the whole pass.
 func (s *stage) playJudge(args, _ []string) {
 	o := s.owner(args[0])
-	for !o.s.AllJudged() {
-		keys, _ := o.s.NextToJudge(o.s.Rules())
+	for !o.s.judge.AllJudged() {
+		keys, _ := o.s.judge.NextToJudge(o.s.rules.Rules)
 		for _, key := range keys {
-			n, err := o.s.Judge(key, o.clock())
+			n, err := o.s.judge.Key(key, o.clock())
 			o.must(err)
 			if n > 0 {
 				s.say("%s: %d changed", key, n)
 			}
 		}
-		o.s.PartJudged(o.s.Rules())
+		o.s.judge.PartJudged(o.s.rules.Rules)
 	}
-	o.must(o.s.PassDone(o.s.Rules()))
+	o.must(o.s.judge.PassDone(o.s.rules.Rules))
 	s.asked(o)
 }
 

@@ -9,34 +9,29 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// issuing has the keys' states, and the verdicts on their way out.
-type issuing struct {
-	base
-	table  *state.Table
+// table holds the keys' states, and their verdicts on the way out, which a state's record names.
+type table struct {
+	*state.Table
 	issued issuedVerdicts
 	moved  movedEnds
-	levels levels
-
-	notify map[string][]byte // by verdicts' names: what the audit says of those that people are told
-
-	announced  announcement
-	granted    *protocol.Grants // which Redis the changelog names; nil for none
-	lastGrants *protocol.Grants // that at the takeover
 }
 
-// Keys is how many keys there are.
-func (s *issuing) Keys() int { return s.table.Len() }
-
-// Bytes is how much memory the keys take.
-func (s *issuing) Bytes() int64 { return s.table.Bytes() }
+// Verdicts publishes verdicts, each behind the state that caused it.
+type Verdicts struct {
+	log    *Log
+	table  *table
+	levels *Levels
+	by     []byte            // this program's name as a JSON string
+	notify map[string][]byte // by verdicts' names: what the audit says of those that people are told
+}
 
 // issue writes a key's state through with the verdicts that changed, outside any checkpoint.
-func (s *issuing) issue(ref state.Ref, changes []verdict.Verdict, broker event.Micros) {
-	s.issueThen(ref, changes, broker, aftermath{})
+func (vs *Verdicts) issue(ref state.Ref, changes []verdict.Verdict, broker event.Micros) {
+	vs.issueThen(ref, changes, broker, followUps{})
 }
 
-// aftermath is what follows behind the verdicts that a state record makes durable, in this order.
-type aftermath struct {
+// followUps run, in order, after the verdicts that a state record makes durable are published.
+type followUps struct {
 	level *protocol.Level
 	erase [][]byte // record keys that get tombstones
 	gone  bool     // so does the level
@@ -45,9 +40,9 @@ type aftermath struct {
 }
 
 // issueThen is issue, with what follows.
-func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, then aftermath) {
-	key := string(s.table.Key(ref))
-	s.overtake(key, changes, len(then.erase) > 0)
+func (vs *Verdicts) issueThen(ref state.Ref, changes []verdict.Verdict, broker event.Micros, then followUps) {
+	key := string(vs.table.Key(ref))
+	vs.overtake(key, changes, len(then.erase) > 0)
 	if len(changes) > 1 {
 		changes = lastOfEach(changes)
 	}
@@ -58,37 +53,37 @@ func (s *issuing) issueThen(ref state.Ref, changes []verdict.Verdict, broker eve
 		list[i] = &issued{unpublished: unpublished{seq: -1, body: verdict.AppendJSON(nil, &v)}, v: v, broker: broker, traced: then.trace}
 	}
 	if len(list) > 0 {
-		s.issued[key] = append(s.issued[key], list...)
+		vs.table.issued[key] = append(vs.table.issued[key], list...)
 	}
-	rec := s.stateRecord(new([]byte), ref)
-	s.table.Copied(ref)
+	rec := vs.table.stateRecord(new([]byte), ref)
+	vs.table.Copied(ref)
 	rec.Urgent, rec.Ack = true, &Ack{key: key, verdicts: list, level: then.level, erase: then.erase, gone: then.gone, done: then.done}
 	if then.level != nil {
-		s.asks(key)
+		vs.levels.asks(key)
 	}
-	s.out.States = append(s.out.States, rec)
+	vs.log.out.States = append(vs.log.out.States, rec)
 }
 
 // overtake lets what waits of a key give way to what goes out.
-func (s *issuing) overtake(key string, changes []verdict.Verdict, erased bool) {
-	if s.moved.n == 0 {
+func (vs *Verdicts) overtake(key string, changes []verdict.Verdict, erased bool) {
+	if vs.table.moved.n == 0 {
 		return
 	}
 	if erased {
-		s.moved.forget(key)
+		vs.table.moved.forget(key)
 	}
 	for i := range changes {
-		if s.moved.overtaken(key, &changes[i]) {
-			s.tally.Overtaken++
+		if vs.table.moved.overtaken(key, &changes[i]) {
+			vs.log.tally.Overtaken++
 		}
 	}
 }
 
 // stateRecord copies a key's state, with its unpublished verdicts, into a changelog record. Its
 // memory is taken off space, which is renewed when it does not suffice.
-func (s *issuing) stateRecord(space *[]byte, ref state.Ref) Append {
-	key, raw := s.table.Key(ref), s.table.Block(ref)
-	pending := s.moved.of(key, s.issued.of(key))
+func (t *table) stateRecord(space *[]byte, ref state.Ref) Append {
+	key, raw := t.Key(ref), t.Block(ref)
+	pending := t.moved.of(key, t.issued.of(key))
 	need := len(key) + wireBytes(pending, raw)
 	if cap(*space)-len(*space) < need {
 		*space = make([]byte, 0, max(need, cap(*space)))
@@ -102,41 +97,47 @@ func (s *issuing) stateRecord(space *[]byte, ref state.Ref) Append {
 	return Append{Key: buf[:k:k], Value: buf[k:]}
 }
 
-// Acked takes in that an append with this Ack is durable at an offset.
-func (s *issuing) Acked(a *Ack, offset int64, clock Clock) {
+// acked goes on with what waited for an append.
+func (vs *Verdicts) acked(a *Ack, offset int64, clock Clock) {
 	switch {
 	case a.is != nil:
-		if s.issued.remove(a.key, a.is) {
-			s.table.Touch([]byte(a.key)) // its mark can be dropped
+		if vs.table.issued.remove(a.key, a.is) {
+			vs.table.Touch([]byte(a.key)) // its mark can be dropped
 		}
-		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: a.is.v, Broker: a.is.broker, Traced: a.is.traced})
+		vs.published(a, offset, clock, Published{Verdict: a.is.v, Broker: a.is.broker, Traced: a.is.traced})
 	case a.erased:
-		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, At: clock.Local, Broker: event.NoTime})
+		vs.published(a, offset, clock, Published{Broker: event.NoTime})
 	case a.left != nil:
 		v := *a.left
 		v.Seq = offset
-		s.out.Published = append(s.out.Published, Published{Offset: offset, Key: a.record.Key, Value: a.record.Value, At: clock.Local, Verdict: v, Broker: event.NoTime})
+		vs.published(a, offset, clock, Published{Verdict: v, Broker: event.NoTime})
 	case a.grants != nil:
-		s.grantedDurable(a.grants)
+		vs.levels.grantedDurable(a.grants)
 	case a.saying != nil:
-		s.announced.says(a.saying)
-		s.appendOwn(&protocol.Record{Version: a.saying.number}, &Ack{says: a.saying})
+		vs.levels.announced.says(a.saying)
+		vs.levels.appendOwn(&protocol.Record{Version: a.saying.number}, &Ack{says: a.saying})
 	case a.own != nil:
 		if a.says != nil {
-			s.announced.said = *a.says
+			vs.levels.announced.said = *a.says
 		}
-		s.out.Strict = append(s.out.Strict, Strict{Offset: offset, Record: *a.own})
+		vs.log.out.Strict = append(vs.log.out.Strict, Strict{Offset: offset, Record: *a.own})
 	default:
-		s.stateDurable(a, offset, clock)
+		vs.stateDurable(a, offset, clock)
 		return
 	}
 	if a.done != nil {
-		s.out.Done = append(s.out.Done, *a.done)
+		vs.log.out.Done = append(vs.log.out.Done, *a.done)
 	}
 }
 
+// published tells the owner of a verdict, or a tombstone, that is durable in the verdict topic.
+func (vs *Verdicts) published(a *Ack, offset int64, clock Clock, is Published) {
+	is.Offset, is.Key, is.Value, is.At = offset, a.record.Key, a.record.Value, clock.Local
+	vs.log.out.Published = append(vs.log.out.Published, is)
+}
+
 // stateDurable publishes what a state record at an offset has made durable.
-func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
+func (vs *Verdicts) stateDurable(a *Ack, seq int64, clock Clock) {
 	for _, is := range a.verdicts {
 		is.seq, is.v.Seq = seq, seq
 		is.traced.durable(clock)
@@ -159,35 +160,35 @@ func (s *issuing) stateDurable(a *Ack, seq int64, clock Clock) {
 		return a.done
 	}
 	for _, is := range a.verdicts {
-		s.publish(a.key, is, then(), clock)
+		vs.publish(a.key, is, then(), clock)
 	}
 	if a.level != nil {
-		s.levelDurable(a.level, seq, then())
+		vs.levels.levelDurable(a.level, seq, then())
 	}
 	for _, recordKey := range a.erase {
-		s.erase(recordKey, then())
+		vs.erase(recordKey, then())
 	}
 	if a.gone {
-		s.appendOwn(&protocol.Record{Gone: a.key}, &Ack{done: then()})
+		vs.levels.appendOwn(&protocol.Record{Gone: a.key}, &Ack{done: then()})
 	}
 	if a.done != nil && all == 0 {
-		s.out.Done = append(s.out.Done, *a.done)
+		vs.log.out.Done = append(vs.log.out.Done, *a.done)
 	}
 }
 
 // publish asks for a durable verdict in the verdict topic and in the audit.
-func (s *issuing) publish(key string, is *issued, done *Done, clock Clock) {
+func (vs *Verdicts) publish(key string, is *issued, done *Done, clock Clock) {
 	rec := Append{Key: verdict.AppendRecordKey(nil, &is.v), Value: verdict.AppendJSON(nil, &is.v), Urgent: true}
-	s.out.Aux = append(s.out.Aux, Aux{Topic: Audit, Key: rec.Key, Value: appendAudit(nil, clock.Local, s.by, rec.Value, s.notify[is.v.Rule])})
+	vs.log.out.Aux = append(vs.log.out.Aux, Aux{Topic: Audit, Key: rec.Key, Value: appendAudit(nil, clock.Local, vs.by, rec.Value, vs.notify[is.v.Rule])})
 	rec.Ack = &Ack{key: key, is: is, done: done, record: rec}
-	s.out.Verdicts = append(s.out.Verdicts, rec)
+	vs.log.out.Verdicts = append(vs.log.out.Verdicts, rec)
 }
 
 // erase asks for a tombstone in the verdict topic.
-func (s *issuing) erase(recordKey []byte, done *Done) {
+func (vs *Verdicts) erase(recordKey []byte, done *Done) {
 	rec := Append{Key: recordKey, Urgent: true}
 	rec.Ack = &Ack{erased: true, done: done, record: rec}
-	s.out.Verdicts = append(s.out.Verdicts, rec)
+	vs.log.out.Verdicts = append(vs.log.out.Verdicts, rec)
 }
 
 // appendAudit appends a line of the audit topic. by is a JSON string, notify JSON or nothing. It is

@@ -29,28 +29,28 @@ func TestACommandIsDoneWithTheLastThatItPublishes(t *testing.T) {
 	if len(done.Verdicts) != 2 || done.Verdicts[0].Seq != 7 || done.Verdicts[1].Seq != 7 {
 		t.Errorf("the answer has %+v, want both verdicts with number 7", done.Verdicts)
 	}
-	for i, rec := range s.out.Verdicts {
+	for i, rec := range s.log.out.Verdicts {
 		if last := i == 2; (rec.Ack.done != nil) != last {
 			t.Errorf("publication %d carries the answer: %t", i, !last)
 		}
 	}
-	if n := len(s.out.Aux); n != 2 || s.out.Aux[0].Topic != Audit || s.out.Aux[1].Topic != Audit {
+	if n := len(s.log.out.Aux); n != 2 || s.log.out.Aux[0].Topic != Audit || s.log.out.Aux[1].Topic != Audit {
 		t.Errorf("%d lines for the audit, want one of each verdict", n)
 	}
-	if len(s.out.Verdicts) != 3 || len(s.out.Done) != 0 {
-		t.Fatalf("%d publications, want 3; answered already: %v", len(s.out.Verdicts), s.out.Done)
+	if len(s.log.out.Verdicts) != 3 || len(s.log.out.Done) != 0 {
+		t.Fatalf("%d publications, want 3; answered already: %v", len(s.log.out.Verdicts), s.log.out.Done)
 	}
-	s.Acked(s.out.Verdicts[2].Ack, 1, Clock{Local: now()})
-	if len(s.out.Done) != 1 || s.out.Done[0].ID != "c1" {
-		t.Errorf("answers: %+v", s.out.Done)
+	s.Acked(s.log.out.Verdicts[2].Ack, 1, Clock{Local: now()})
+	if len(s.log.out.Done) != 1 || s.log.out.Done[0].ID != "c1" {
+		t.Errorf("answers: %+v", s.log.out.Done)
 	}
 }
 
 func TestACommandThatPublishesNothingIsDoneAtOnce(t *testing.T) {
 	s := oneLimit(t)
 	s.Acked(&Ack{key: followed, done: &Done{ID: "c1"}}, 7, Clock{Local: now()})
-	if len(s.out.Done) != 1 || s.out.Done[0].ID != "c1" {
-		t.Errorf("answers: %+v", s.out.Done)
+	if len(s.log.out.Done) != 1 || s.log.out.Done[0].ID != "c1" {
+		t.Errorf("answers: %+v", s.log.out.Done)
 	}
 }
 
@@ -62,10 +62,10 @@ func TestACommandExemptsTheKeyThatItNames(t *testing.T) {
 			continue
 		}
 		c := &CommandRecord{Command: name, Key: "uid=1"}
-		if got := s.commandOn(c, "uid=1", 5, 0).Kind; got != rules.CommandExempt {
+		if got := s.commands.on(c, "uid=1", 5, 0).Kind; got != rules.CommandExempt {
 			t.Errorf("on its own key it is %v", got)
 		}
-		if got := s.commandOn(c, "api=a&uid=1", 5, 0).Kind; got != rules.CommandUnblock {
+		if got := s.commands.on(c, "api=a&uid=1", 5, 0).Kind; got != rules.CommandUnblock {
 			t.Errorf("on another key it is %v", got)
 		}
 	}
@@ -79,7 +79,7 @@ func TestAnEndThatMovesSoonAgainWaits(t *testing.T) {
 	held := func(clock Clock) bool {
 		changes := []verdict.Verdict{{Rule: "r", State: verdict.Block, Until: at + event.Hour}}
 		moves := []rules.Move{{Rule: "r", From: at + event.Hour - event.Second, Grain: event.Minute}}
-		return len(s.holdBack([]byte(followed), changes, moves, clock)) == 0
+		return len(s.verdicts.holdBack([]byte(followed), changes, moves, clock)) == 0
 	}
 	if held(Clock{Local: at, Broker: event.NoTime}) {
 		t.Error("it waits without a time")
@@ -94,9 +94,9 @@ func TestATakeoverKnowsTheEpochsOfItsCheckpoint(t *testing.T) {
 	s := oneLimit(t)
 	epochs := noEpochs
 	epochs.Is[Input] = 9
-	s.restore(&checkpoint{Version: checkpointVersion, Epochs: &epochs}, Clock{Local: now(), Broker: event.NoTime})
-	if s.epochs != epochs || s.epochsNoted != epochs {
-		t.Errorf("epochs %+v, noted %+v, want %+v", s.epochs, s.epochsNoted, epochs)
+	s.takeover.restore(&checkpoint{Version: checkpointVersion, Epochs: &epochs}, Clock{Local: now(), Broker: event.NoTime})
+	if s.log.epochs != epochs || s.log.epochsNoted != epochs {
+		t.Errorf("epochs %+v, noted %+v, want %+v", s.log.epochs, s.log.epochsNoted, epochs)
 	}
 }
 
@@ -124,20 +124,20 @@ func TestAPassByOlderRulesEnds(t *testing.T) {
 	if err := s.Step(Input, 1, clock); err != nil {
 		t.Fatal(err)
 	}
-	older, newer := s.Rules(), Rules{Number: 2, Published: 2, Set: compile(t, "  rules: ["+movingEnds["panes"]+"]")}
-	if err := s.Use(newer); err != nil {
+	older, newer := s.rules.Rules, Rules{Number: 2, Published: 2, Set: compile(t, "  rules: ["+movingEnds["panes"]+"]")}
+	if err := s.judge.Use(newer); err != nil {
 		t.Fatal(err)
 	}
-	if keys, more := s.NextToJudge(older); keys != nil || more {
+	if keys, more := s.judge.NextToJudge(older); keys != nil || more {
 		t.Errorf("it goes on with %q", keys)
 	}
-	s.PartJudged(older)
-	if err := s.PassDone(older); err != nil || s.AllJudged() || s.JudgedParts() != 0 {
-		t.Errorf("%v; %d parts are judged", err, s.JudgedParts())
+	s.judge.PartJudged(older)
+	if err := s.judge.PassDone(older); err != nil || s.judge.AllJudged() || s.judge.JudgedParts() != 0 {
+		t.Errorf("%v; %d parts are judged", err, s.judge.JudgedParts())
 	}
 	found := 0
 	for part := range Parts {
-		keys, more := s.NextToJudge(newer)
+		keys, more := s.judge.NextToJudge(newer)
 		if !more {
 			t.Fatalf("it ends at part %d", part)
 		}
@@ -146,12 +146,12 @@ func TestAPassByOlderRulesEnds(t *testing.T) {
 				t.Errorf("%s is in part %d, and not in %d", key, PartOf(key), part)
 			}
 		}
-		s.PartJudged(newer)
+		s.judge.PartJudged(newer)
 	}
-	if _, more := s.NextToJudge(newer); more || !s.AllJudged() || found != 1 {
+	if _, more := s.judge.NextToJudge(newer); more || !s.judge.AllJudged() || found != 1 {
 		t.Errorf("it does not end behind the last part; %d keys", found)
 	}
-	if n, err := s.Judge([]byte("uid=gone"), clock); n != 0 || err != nil {
+	if n, err := s.judge.Key([]byte("uid=gone"), clock); n != 0 || err != nil {
 		t.Errorf("a key that has left: %d, %v", n, err)
 	}
 }
@@ -169,11 +169,11 @@ func TestAnEventWithoutAnyTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.tally.NoTime != 1 || s.tally.Counted != 1 || s.Last(Input) != event.Micros(clock.Local.Time().UnixMilli())*event.Millisecond {
-		t.Errorf("%+v, the last one at %v", s.tally, s.Last(Input))
+	if s.log.tally.NoTime != 1 || s.log.tally.Counted != 1 || s.log.Last(Input) != event.Micros(clock.Local.Time().UnixMilli())*event.Millisecond {
+		t.Errorf("%+v, the last one at %v", s.log.tally, s.log.Last(Input))
 	}
-	if s.Replayed(); s.tally.Replayed != 1 {
-		t.Errorf("%d were read again, want 1", s.tally.Replayed)
+	if s.log.Replayed(); s.log.tally.Replayed != 1 {
+		t.Errorf("%d were read again, want 1", s.log.tally.Replayed)
 	}
 }
 
@@ -192,18 +192,18 @@ func TestACheckpointKnowsWhatItCovers(t *testing.T) {
 		t.Errorf("another one begins behind its cut: %v", err)
 	}
 	for copied := 0; ; copied++ {
-		n, more := s.CopyNext(c)
+		n, more := c.CopyNext()
 		if !more {
 			if copied != 1 {
 				t.Errorf("%d states are copied, want 1", copied)
 			}
 			break
 		}
-		if rec := s.out.States[len(s.out.States)-1]; n != len(rec.Key)+len(rec.Value) {
+		if rec := s.log.out.States[len(s.log.out.States)-1]; n != len(rec.Key)+len(rec.Value) {
 			t.Errorf("%d bytes of %s", n, rec.Key)
 		}
 	}
-	s.Covered(c)
+	c.Covered()
 	if c, err := s.BeginCheckpoint(); c != nil || err != nil {
 		t.Errorf("there is nothing new: %+v, %v", c, err)
 	}
@@ -235,19 +235,19 @@ func TestNothingIsPublishedOfNothing(t *testing.T) {
 	if err := s.Command(&CommandRecord{Command: "reset", Key: followed}, followed, clock.Broker); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.issued) != 0 {
-		t.Errorf("%d keys have verdicts", len(s.issued))
+	if len(s.table.issued) != 0 {
+		t.Errorf("%d keys have verdicts", len(s.table.issued))
 	}
-	s.out.Reset()
-	s.PublishEnds(followed, true, clock)
+	s.log.out.Reset()
+	s.verdicts.PublishEnds(followed, true, clock)
 	v := verdict.Verdict{Rule: "r", State: verdict.Block, Until: clock.Broker + event.Hour}
-	s.moved.keep("uid=gone", &v, &rules.Move{Rule: "r", From: clock.Broker + event.Minute, Grain: event.Second}, clock.Broker)
-	if s.EndsWaiting() != 1 {
+	s.table.moved.keep("uid=gone", &v, &rules.Move{Rule: "r", From: clock.Broker + event.Minute, Grain: event.Second}, clock.Broker)
+	if s.verdicts.EndsWaiting() != 1 {
 		t.Error("the end does not wait")
 	}
-	s.PublishEnds("uid=gone", true, clock)
-	if !s.out.Empty() {
-		t.Errorf("%+v", s.out)
+	s.verdicts.PublishEnds("uid=gone", true, clock)
+	if !s.log.out.Empty() {
+		t.Errorf("%+v", s.log.out)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestCopiesHaveTheirMemoryBefore(t *testing.T) {
 		before := &c.space[:1][0]
 		for more && c.HasRoom() {
 			var n int
-			if n, more = s.CopyNext(c); n > 0 {
+			if n, more = c.CopyNext(); n > 0 {
 				copied++
 			}
 		}

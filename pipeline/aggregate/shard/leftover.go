@@ -8,8 +8,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// restoring is what a takeover keeps of the changelog beside the keys.
-type restoring struct {
+// Takeover takes over what owners before have written. It keeps what the changelog has beside the keys.
+type Takeover struct {
+	log      *Log
+	rules    *inUse
+	table    *table
+	levels   *Levels
+	verdicts *Verdicts
+	judge    *Judge
+	intake   *intake
+
 	checkpoint *checkpoint // the last one
 	leftovers  map[string]leftover
 	parts      map[string][]byte // of the table of producers, by key

@@ -15,17 +15,25 @@ import (
 // level is published: BeginCheckpoint begins none while levels wait, and a checkpoint waits for what was
 // asked for. A permit may so be settled twice, which changes nothing.
 
-// levels are the keys whose levels are to be published.
-type levels struct {
+// Levels tells those who grant permits what keys have counted under strict limits, by which rules, and which Redis may
+// grant.
+type Levels struct {
+	log   *Log
+	rules *inUse
+	table *table
+
 	on      bool                // the rules have strict limits
-	settles map[string][]string // of each key that waits: the permits
+	settles map[string][]string // of each key whose level is to be published: the permits
 	queue   []string            // these keys, the oldest first
 	asked   map[string]int      // levels that wait for their states to be durable, by key
+
+	announced  announcement
+	granted    *protocol.Grants // which Redis the changelog names; nil for none
+	lastGrants *protocol.Grants // that at the takeover
 }
 
-// add notes that a key's level has changed, or that a permit of it is settled; "" is none. It returns
-// how many keys it has queued.
-func (l *levels) add(key []byte, permit string) (queued int) {
+// add notes that a key's level has changed, or that a permit of it is settled; "" is none.
+func (l *Levels) add(key []byte, permit string) {
 	settles, waits := l.settles[string(key)]
 	switch {
 	case !waits:
@@ -38,74 +46,72 @@ func (l *levels) add(key []byte, permit string) (queued int) {
 			settles = []string{clone(permit)}
 		}
 		l.settles[text] = settles
-		queued = 1
+		l.announced.queued++
 	case permit != "":
 		l.settles[string(key)] = append(settles, clone(permit))
 	}
-	return queued
 }
 
 // take takes a key's permits off what waits; the key stays in the queue.
-func (l *levels) take(key string) (settles []string, waits bool) {
+func (l *Levels) take(key string) (settles []string, waits bool) {
 	settles, waits = l.settles[key]
 	delete(l.settles, key)
 	return settles, waits
 }
 
 // busy reports whether a key's level is not in the queue to the verdict topic yet.
-func (l *levels) busy(key []byte) bool {
+func (l *Levels) busy(key []byte) bool {
 	_, waits := l.settles[string(key)]
 	return waits || l.asked[string(key)] > 0
 }
 
-// LevelsWaiting reports whether PublishLevels has something to publish.
-func (s *issuing) LevelsWaiting() bool { return len(s.levels.queue) > 0 }
+// Waiting reports whether Publish has something to publish.
+func (l *Levels) Waiting() bool { return len(l.queue) > 0 }
 
-// PublishLevels asks for the levels of so many keys, each behind its state. It reports whether more
+// Publish asks for the levels of so many keys, each behind its state. It reports whether more
 // wait.
-func (s *judging) PublishLevels(most int) (more bool, err error) {
-	l := &s.levels
+func (l *Levels) Publish(most int) (more bool, err error) {
 	n := min(most, len(l.queue))
 	for _, key := range l.queue[:n] {
 		settles, waits := l.take(key)
 		if !waits {
 			continue // a command has published it
 		}
-		if err := s.publishLevel(key, settles); err != nil {
+		if err := l.publishLevel(key, settles); err != nil {
 			return false, err
 		}
 	}
 	if l.queue = l.queue[n:]; len(l.queue) == 0 {
 		l.queue = nil
 	}
-	s.announced.taken += n
-	s.sayIfDue()
+	l.announced.taken += n
+	l.sayIfDue()
 	return len(l.queue) > 0, nil
 }
 
-func (s *judging) publishLevel(key string, settles []string) error {
-	ref, known := s.table.Get([]byte(key))
+func (l *Levels) publishLevel(key string, settles []string) error {
+	ref, known := l.table.Get([]byte(key))
 	if !known {
 		// There is nothing but permits to settle: a level of 0 is behind any other.
-		s.appendLevel(&protocol.Level{Key: key, Settles: settles}, nil)
+		l.appendLevel(&protocol.Level{Key: key, Settles: settles}, nil)
 		return nil
 	}
-	b, err := decodeBlock(s.table.Block(ref))
+	b, err := decodeBlock(l.table.Block(ref))
 	if err != nil {
 		return err
 	}
-	rec := s.stateRecord(new([]byte), ref)
-	s.table.Copied(ref)
-	rec.Urgent, rec.Ack = true, &Ack{key: key, level: s.levelOf(key, b.state, settles)}
-	s.asks(key)
-	s.out.States = append(s.out.States, rec)
+	rec := l.table.stateRecord(new([]byte), ref)
+	l.table.Copied(ref)
+	rec.Urgent, rec.Ack = true, &Ack{key: key, level: l.levelOf(key, b.state, settles)}
+	l.asks(key)
+	l.log.out.States = append(l.log.out.States, rec)
 	return nil
 }
 
 // levelOf is a key's level, as its state has it.
-func (s *judging) levelOf(key string, state []byte, settles []string) *protocol.Level {
-	is := s.stepper.Level(state)
-	level := &protocol.Level{Key: key, Latest: is.Latest, Settles: settles, Exempt: s.exempt.fromStrict(s.rules.Set, key, state)}
+func (l *Levels) levelOf(key string, state []byte, settles []string) *protocol.Level {
+	is := l.rules.stepper.Level(state)
+	level := &protocol.Level{Key: key, Latest: is.Latest, Settles: settles, Exempt: l.rules.exempt.fromStrict(l.rules.Set, key, state)}
 	if is.Latest == event.NoTime {
 		level.Latest = 0
 	}
@@ -118,7 +124,7 @@ func (s *judging) levelOf(key string, state []byte, settles []string) *protocol.
 		section.Steps = protocol.Coalesce(section.Steps)
 		level.Sections = append(level.Sections, section)
 	}
-	level.Sections = append(level.Sections, s.announced.gone...)
+	level.Sections = append(level.Sections, l.announced.gone...)
 	return level
 }
 
@@ -141,18 +147,18 @@ func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.
 }
 
 // isStrict reports whether a key may have strict limits.
-func (s *judging) isStrict(key []byte) bool {
-	if !s.levels.on {
+func (l *Levels) isStrict(key []byte) bool {
+	if !l.on {
 		return false
 	}
 	dims, err := event.ParseKey(key)
-	return err == nil && s.rules.Set.StrictFor(dims)
+	return err == nil && l.rules.Set.StrictFor(dims)
 }
 
 // touch notes what an event means for a key's level. Also what was applied before: the level may not
 // have been published. A key without a state is not known: it learns nothing from what only tells.
-func (s *intake) touch(w *rules.Work, permit string, known bool) {
-	if !s.levels.on || s.cfg.NoLevels {
+func (in *intake) touch(w *rules.Work, permit string, known bool) {
+	if !in.levels.on || in.log.cfg.NoLevels {
 		return
 	}
 	changes := permit != ""
@@ -160,28 +166,28 @@ func (s *intake) touch(w *rules.Work, permit string, known bool) {
 		changes = changes || w.Hits[i].Limit.Strict && (known || !w.Hits[i].Tells)
 	}
 	if changes {
-		s.announced.queued += s.levels.add(w.Key, permit)
+		in.levels.add(w.Key, permit)
 	}
 }
 
 // asks notes that a key's level waits for its state.
-func (s *issuing) asks(key string) {
-	if s.levels.asked == nil {
-		s.levels.asked = map[string]int{}
+func (l *Levels) asks(key string) {
+	if l.asked == nil {
+		l.asked = map[string]int{}
 	}
-	s.levels.asked[key]++
-	s.announced.asked++
+	l.asked[key]++
+	l.announced.asked++
 }
 
 // levelDurable publishes a level whose state is durable at an offset.
-func (s *issuing) levelDurable(level *protocol.Level, seq int64, done *Done) {
-	if s.levels.asked[level.Key]--; s.levels.asked[level.Key] == 0 {
-		delete(s.levels.asked, level.Key)
+func (l *Levels) levelDurable(level *protocol.Level, seq int64, done *Done) {
+	if l.asked[level.Key]--; l.asked[level.Key] == 0 {
+		delete(l.asked, level.Key)
 	}
 	level.Seq = seq
-	s.appendLevel(level, done)
-	s.announced.durable++
-	s.sayIfDue()
+	l.appendLevel(level, done)
+	l.announced.durable++
+	l.sayIfDue()
 }
 
 // settlesAtOnce is how many permits a record of a level settles at most, so that none is larger than the
@@ -189,21 +195,21 @@ func (s *issuing) levelDurable(level *protocol.Level, seq int64, done *Done) {
 const settlesAtOnce = 500
 
 // appendLevel asks for a level's record, or for several of the same level where it settles many permits.
-func (s *issuing) appendLevel(level *protocol.Level, done *Done) {
+func (l *Levels) appendLevel(level *protocol.Level, done *Done) {
 	for len(level.Settles) > settlesAtOnce {
 		part := *level
 		part.Settles, level.Settles = level.Settles[:settlesAtOnce], level.Settles[settlesAtOnce:]
-		s.appendOwn(&protocol.Record{Level: &part}, &Ack{})
+		l.appendOwn(&protocol.Record{Level: &part}, &Ack{})
 	}
-	s.appendOwn(&protocol.Record{Level: level}, &Ack{done: done})
+	l.appendOwn(&protocol.Record{Level: level}, &Ack{done: done})
 }
 
 // appendOwn asks for a record about strict limits in the verdict topic.
-func (s *issuing) appendOwn(r *protocol.Record, ack *Ack) {
+func (l *Levels) appendOwn(r *protocol.Record, ack *Ack) {
 	key, value, err := r.Encode()
 	if err != nil {
 		return // not reached: such values always marshal
 	}
 	ack.own = r
-	s.out.Verdicts = append(s.out.Verdicts, Append{Key: key, Value: value, Urgent: true, Ack: ack})
+	l.log.out.Verdicts = append(l.log.out.Verdicts, Append{Key: key, Value: value, Urgent: true, Ack: ack})
 }

@@ -52,12 +52,12 @@ func (r *levelRig) count(format string, args ...any) {
 // levels publishes what waits, and returns what is in the verdict topic since the last call.
 func (r *levelRig) levels() string {
 	r.t.Helper()
-	if _, err := r.s.PublishLevels(10); err != nil {
+	if _, err := r.s.levels.Publish(10); err != nil {
 		r.t.Fatal(err)
 	}
-	for len(r.s.out.States)+len(r.s.out.Verdicts) > 0 {
-		states, verdicts := r.s.out.States, r.s.out.Verdicts
-		r.s.out.States, r.s.out.Verdicts = nil, nil
+	for len(r.s.log.out.States)+len(r.s.log.out.Verdicts) > 0 {
+		states, verdicts := r.s.log.out.States, r.s.log.out.Verdicts
+		r.s.log.out.States, r.s.log.out.Verdicts = nil, nil
 		for _, a := range append(states, verdicts...) {
 			if string(a.Key) == sayingKey {
 				r.saying = a.Value
@@ -67,7 +67,7 @@ func (r *levelRig) levels() string {
 			}
 		}
 	}
-	for _, is := range r.s.out.Strict {
+	for _, is := range r.s.log.out.Strict {
 		switch l := is.Record.Level; {
 		case l == nil && is.Record.Gone == "":
 			r.said = append(r.said, fmt.Sprint("version ", is.Record.Version))
@@ -84,7 +84,7 @@ func (r *levelRig) levels() string {
 		}
 	}
 	out := strings.Join(r.said, "; ")
-	r.said, r.s.out.Strict = nil, nil
+	r.said, r.s.log.out.Strict = nil, nil
 	return out
 }
 
@@ -157,8 +157,8 @@ func TestCommandsPublishLevels(t *testing.T) {
 		r.count(`"id":"e%d","outcome":"ok","permit":"p%d","permit_at":%q`, i, i, r.clock.Local)
 		command(tt.command)
 		r.want(tt.command, tt.want)
-		if len(r.s.out.Done) != i+1 {
-			t.Errorf("%s: %d commands are done, want %d", tt.command, len(r.s.out.Done), i+1)
+		if len(r.s.log.out.Done) != i+1 {
+			t.Errorf("%s: %d commands are done, want %d", tt.command, len(r.s.log.out.Done), i+1)
 		}
 	}
 }
@@ -167,12 +167,12 @@ func TestCommandsPublishLevels(t *testing.T) {
 func TestKeysThatLeaveGetATombstone(t *testing.T) {
 	r := newLevelRig(t)
 	r.count(`"id":"e1","outcome":"ok","permit":"p1","permit_at":%q`, r.clock.Local)
-	r.s.broker += 3 * event.Day
+	r.s.log.broker += 3 * event.Day
 	r.clock.Local += 3 * event.Day
-	r.s.covered = [Sources]int64{1 << 40, 1 << 40}
+	r.s.log.covered = [Sources]int64{1 << 40, 1 << 40}
 	sweep := func(want int) {
 		t.Helper()
-		if n, err := r.s.Sweep(r.clock); err != nil || n != want {
+		if n, err := r.s.judge.Sweep(r.clock); err != nil || n != want {
 			t.Fatalf("%d keys left, want %d: %v", n, want, err)
 		}
 	}
@@ -198,15 +198,15 @@ func TestManyLevelsThatWait(t *testing.T) {
 	asked := 0
 	for slices := 1; ; slices++ {
 		cut, err := r.s.BeginCheckpoint()
-		n := len(r.s.out.States)
+		n := len(r.s.log.out.States)
 		if asked += n; n > LevelsAtOnce {
 			t.Fatalf("events wait for %d levels", n)
 		}
-		r.s.out.States = nil
+		r.s.log.out.States = nil
 		if errors.Is(err, ErrLevelsWait) && slices < 3 {
 			continue
 		}
-		if cut == nil || err != nil || slices != 3 || asked != keys || r.s.LevelsWaiting() {
+		if cut == nil || err != nil || slices != 3 || asked != keys || r.s.levels.Waiting() {
 			t.Fatalf("%v, %v after %d slices with %d levels", cut, err, slices, asked)
 		}
 		return

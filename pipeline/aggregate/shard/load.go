@@ -14,18 +14,18 @@ const loadAtOnce = 32
 // Load takes in records of the changelog, in their order; it keeps copies only. Fence records are
 // the owner's own matter; it skips them. An error is about the record behind the n that it took in.
 // Of a key with several records only the newest state matters: see CheckLoaded.
-func (s *Shard) Load(recs []record.Record) (n int, err error) {
-	s.restoring.checked = state.Place{}
+func (t *Takeover) Load(recs []record.Record) (n int, err error) {
+	t.checked = state.Place{}
 	var hashes [loadAtOnce]uint64
 	for len(recs) > 0 {
 		some := recs[:min(len(recs), loadAtOnce)]
 		for i := range some {
 			hashes[i] = state.Hash(some[i].Key)
-			s.table.Expect(hashes[i])
+			t.table.Expect(hashes[i])
 		}
-		s.table.Warm(hashes[:len(some)]) // a million keys wait for memory, and so do it together
+		t.table.Warm(hashes[:len(some)]) // a million keys wait for memory, and so do it together
 		for i := range some {
-			if err := s.load(hashes[i], &some[i]); err != nil {
+			if err := t.load(hashes[i], &some[i]); err != nil {
 				return n + i, err
 			}
 		}
@@ -34,14 +34,14 @@ func (s *Shard) Load(recs []record.Record) (n int, err error) {
 	return n, nil
 }
 
-func (s *Shard) load(hash uint64, rec *record.Record) error {
-	r, key := s.restoring, rec.Key
+func (t *Takeover) load(hash uint64, rec *record.Record) error {
+	key := rec.Key
 	switch {
 	case isOwnerRecord(key):
-		return s.loadOwnerRecord(key, rec.Value)
+		return t.loadOwnerRecord(key, rec.Value)
 	case rec.Value == nil:
-		s.table.Delete(key)
-		delete(r.leftovers, string(key))
+		t.table.Delete(key)
+		delete(t.leftovers, string(key))
 		return nil
 	}
 	pending, raw, err := decodeWire(rec.Value)
@@ -53,16 +53,16 @@ func (s *Shard) load(hash uint64, rec *record.Record) error {
 		return err
 	}
 	for src := range Sources {
-		r.reached[src] = max(r.reached[src], b.applied[src].next)
+		t.reached[src] = max(t.reached[src], b.applied[src].next)
 	}
-	s.table.Load(hash, key, raw)
+	t.table.Load(hash, key, raw)
 	if len(pending) > 0 {
 		for i := range pending {
 			pending[i].body = bytes.Clone(pending[i].body)
 		}
-		r.leftovers[string(key)] = leftover{rec.Offset, pending}
-	} else if len(r.leftovers) > 0 {
-		delete(r.leftovers, string(key))
+		t.leftovers[string(key)] = leftover{rec.Offset, pending}
+	} else if len(t.leftovers) > 0 {
+		delete(t.leftovers, string(key))
 	}
 	return nil
 }
@@ -82,40 +82,40 @@ func (e *StateError) Unwrap() error { return e.Err }
 // CheckLoaded looks at up to most of the states that were loaded and not looked at yet, and reports whether there
 // are more. An error is a *StateError: the shard counts no event on a state that it cannot read. Resume looks at all
 // that are left; an owner who calls it before can do something else in between.
-func (s *Shard) CheckLoaded(most int) (more bool, err error) {
-	next, more := s.table.InMemory(s.restoring.checked, most, func(ref state.Ref) bool {
+func (t *Takeover) CheckLoaded(most int) (more bool, err error) {
+	next, more := t.table.InMemory(t.checked, most, func(ref state.Ref) bool {
 		var b block
-		if b, err = decodeBlock(s.table.Block(ref)); err == nil {
-			err = s.rules.Set.Check(b.state)
+		if b, err = decodeBlock(t.table.Block(ref)); err == nil {
+			err = t.rules.Set.Check(b.state)
 		}
 		if err != nil {
-			err = &StateError{bytes.Clone(s.table.Key(ref)), err}
+			err = &StateError{bytes.Clone(t.table.Key(ref)), err}
 			return false
 		}
-		s.exempt.note(s.table.Key(ref), b.state)
+		t.rules.exempt.note(t.table.Key(ref), b.state)
 		return true
 	})
 	if err != nil {
 		return false, err
 	}
-	s.restoring.checked = next
+	t.checked = next
 	return more, nil
 }
 
-func (s *Shard) loadOwnerRecord(key, value []byte) error {
+func (t *Takeover) loadOwnerRecord(key, value []byte) error {
 	switch {
 	case string(key) == CheckpointKey:
 		c, err := decodeCheckpoint(value)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrFinal, err) // trying again reads the same
 		}
-		s.restoring.checkpoint = c
+		t.checkpoint = c
 	case string(key) == grantedKey:
-		return s.loadGranted(value)
+		return t.levels.loadGranted(value)
 	case string(key) == sayingKey:
-		return s.announced.load(value)
+		return t.levels.announced.load(value)
 	case isPart(key):
-		s.restoring.parts[string(key)] = bytes.Clone(value)
+		t.parts[string(key)] = bytes.Clone(value)
 	}
 	return nil
 }
@@ -130,15 +130,15 @@ type Restored struct {
 }
 
 // Restored is what was loaded so far.
-func (s *Shard) Restored() Restored {
-	c := s.restoring.checkpoint
+func (t *Takeover) Restored() Restored {
+	c := t.checkpoint
 	if c == nil {
 		return Restored{}
 	}
 	r := Restored{Checkpoint: true, Rules: c.RulesAt}
 	for src := range Sources {
-		t := s.cfg.Topics.of(src)
-		if c.Epochs != nil && c.Epochs.Is[src] != NoEpoch && c.Topics[t.Name] == t.ID {
+		topic := t.log.cfg.Topics.of(src)
+		if c.Epochs != nil && c.Epochs.Is[src] != NoEpoch && c.Topics[topic.Name] == topic.ID {
 			r.Epoch[src], r.Of[src] = true, c.Epochs.Is[src]
 		}
 	}

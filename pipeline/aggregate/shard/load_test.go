@@ -14,7 +14,7 @@ import (
 
 // load loads one record.
 func load(s *Shard, offset int64, key string, value []byte) error {
-	_, err := s.Load([]record.Record{{Offset: offset, Key: []byte(key), Value: value}})
+	_, err := s.takeover.Load([]record.Record{{Offset: offset, Key: []byte(key), Value: value}})
 	return err
 }
 
@@ -49,10 +49,10 @@ func TestATakeoverRefusesWhatItCannotRead(t *testing.T) {
 			err = load(s, 7, tt.key, []byte(tt.value))
 		}
 		if err == nil {
-			_, err = s.Resume(Found{Committed: -1}, clock)
+			_, err = s.takeover.Resume(Found{Committed: -1}, clock)
 		}
 		if err == nil {
-			err = s.Republish(clock)
+			err = s.takeover.Republish(clock)
 		}
 		if tt.want == "" && err == nil {
 			continue
@@ -85,7 +85,7 @@ func TestTheLastStateOfAKeyMatters(t *testing.T) {
 		}
 		for more := true; more; { // what was looked at is looked at again when more comes
 			var err error
-			if more, err = s.CheckLoaded(7); err != nil {
+			if more, err = s.takeover.CheckLoaded(7); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -94,7 +94,7 @@ func TestTheLastStateOfAKeyMatters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := s.Resume(Found{Committed: -1}, Clock{Local: now(), Broker: event.NoTime})
+		_, err := s.takeover.Resume(Found{Committed: -1}, Clock{Local: now(), Broker: event.NoTime})
 		if (err == nil) != tt.fine {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -134,13 +134,13 @@ func TestWhatAnOwnerAsksKafkaFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Restored(); got != (Restored{}) {
+		if got := s.takeover.Restored(); got != (Restored{}) {
 			t.Errorf("%s: nothing is loaded, and restored is %+v", name, got)
 		}
 		if err := load(s, 0, CheckpointKey, body); err != nil {
 			t.Fatal(err)
 		}
-		got := s.Restored()
+		got := s.takeover.Restored()
 		if !got.Checkpoint || got.Rules != 9 || got.Epoch != tt.epoch {
 			t.Errorf("%s: %+v, want epochs of %v", name, got, tt.epoch)
 		}

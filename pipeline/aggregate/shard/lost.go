@@ -48,31 +48,31 @@ func isLost(value []byte) bool {
 }
 
 // lostRecord counts a lost permit under those of its limits that there still are.
-func (s *intake) lostRecord(rec *record.Record) {
+func (in *intake) lostRecord(rec *record.Record) {
 	var l lostRecord
 	err := json.Unmarshal(rec.Value[2:], &l)
 	if err == nil && (l.Key == "" || l.ID == "") {
 		err = fmt.Errorf("it has no key, or no id")
 	}
 	if err != nil {
-		s.deadLetter(Loop, rec, nil, fmt.Errorf("a lost permit: %w", err))
+		in.log.deadLetter(Loop, rec, nil, fmt.Errorf("a lost permit: %w", err))
 		return
 	}
 	broker := BrokerTime(rec)
-	s.broker = max(s.broker, broker)
+	in.log.broker = max(in.log.broker, broker)
 	w := rules.Work{Key: []byte(l.Key)}
 	for _, p := range l.Parts {
 		hash, ok := limitHash(p.Name)
 		if !ok {
 			continue
 		}
-		if limit := s.rules.Set.StrictLimit(hash); limit != nil && p.Amount > 0 {
+		if limit := in.rules.Set.StrictLimit(hash); limit != nil && p.Amount > 0 {
 			w.Shape = limit.Rule.Shape
 			w.Hits = append(w.Hits, rules.Hit{Limit: limit, Amount: event.Decimal(p.Amount), Cost: event.One, Tier: rules.KeepTier})
 		}
 	}
-	s.gathered.add(&w, &gatheredStep{
+	in.gathered.add(&w, &gatheredStep{
 		permit: l.ID, lost: true, at: l.At, permitAt: l.At, broker: broker, source: Loop, place: applied{rec.Offset + 1, 0},
-		cause: verdict.Cause{ID: l.ID, Partition: s.cfg.ID, Offset: rec.Offset},
+		cause: verdict.Cause{ID: l.ID, Partition: in.log.cfg.ID, Offset: rec.Offset},
 	})
 }

@@ -88,7 +88,7 @@ func TestLostPermitsCountOnce(t *testing.T) {
 	}
 	r.want("one that is given back", "uid=u 2, settles [p2], exempt false")
 	letters := 0
-	for _, a := range r.s.out.Aux {
+	for _, a := range r.s.log.out.Aux {
 		if a.Topic == DeadLetters {
 			letters++
 		}

@@ -206,11 +206,11 @@ func TestAStateHasTheEndThatWaits(t *testing.T) {
 	key := []byte(followed)
 	ref := s.table.Set(key, putBlockHeader(append([]byte(nil), blockHeaderSpace[:]...), &block{}))
 	v := verdict.Verdict{Rule: "r", Key: []event.Dim{{Name: "uid", Value: "u1"}}, State: verdict.Block, Since: at, Until: at + event.Hour}
-	if !s.moved.keep(followed, &v, &rules.Move{Rule: "r", From: at + event.Minute, Grain: event.Minute}, at) {
+	if !s.table.moved.keep(followed, &v, &rules.Move{Rule: "r", From: at + event.Minute, Grain: event.Minute}, at) {
 		t.Fatal("it does not wait")
 	}
 	waits := func() []unpublished {
-		rec := s.stateRecord(new([]byte), ref)
+		rec := s.table.stateRecord(new([]byte), ref)
 		pending, _, err := decodeWire(rec.Value)
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestAStateHasTheEndThatWaits(t *testing.T) {
 		t.Errorf("the state has %d verdicts that are not published: %v", len(got), got)
 	}
 	v.State = verdict.Clear
-	s.overtake(followed, []verdict.Verdict{v}, false)
+	s.verdicts.overtake(followed, []verdict.Verdict{v}, false)
 	if got := waits(); len(got) > 0 {
 		t.Errorf("the block was cleared, and the state has %v", got)
 	}

@@ -47,9 +47,9 @@ type Misplaced struct {
 
 // misplaces reports whether works of an event belong to another partition because of its uid. Where keys have
 // no uid, producers can do nothing about it.
-func (s *intake) misplaces(works []rules.Work) bool {
+func (in *intake) misplaces(works []rules.Work) bool {
 	for i := range works {
-		if works[i].Shape.HasUID && s.cfg.owner(&works[i]) != s.cfg.ID {
+		if works[i].Shape.HasUID && in.log.cfg.owner(&works[i]) != in.log.cfg.ID {
 			return true
 		}
 	}

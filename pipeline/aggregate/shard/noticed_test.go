@@ -30,7 +30,7 @@ func noticing(t *testing.T, set string) (s *Shard, take func(value string, heade
 		if err := s.Step(Input, offset, clock); err != nil {
 			t.Fatal(err)
 		}
-		s.out.Reset()
+		s.log.out.Reset()
 		clear(rec.Value) // whoever keeps something of it has a copy
 	}
 }
@@ -57,22 +57,22 @@ func TestMisplacedEventsAreToldByProducer(t *testing.T) {
 	take(`{"uid":"` + other + `","api":"b","ip":"192.0.2.1"}`)
 	take(`{"api":"a","ip":"192.0.2.2"}`)
 	take(`[{"uid":"` + ours + `","api":"a"},{"uid":"` + other + `","api":"a"}]`)
-	if len(s.tally.Misplaced) > 0 {
-		t.Fatalf("misplaced: %v", s.tally.Misplaced)
+	if len(s.log.tally.Misplaced) > 0 {
+		t.Fatalf("misplaced: %v", s.log.tally.Misplaced)
 	}
 	take(`{"uid":"` + other + `","api":"a","attrs":{"c":"x"}}`)
 	take(`{"uid":"`+other+`","api":"a"}`, "x", "y", event.HeaderClient, "shop-php")
 	take(`{}`, "ce_id", "1", "ce_Source", "/orders", "ce_type", "a", "ce_specversion", "1.0", "ce_subject", other)
 	take(`{"uid":"` + other + `","api":"a"}`)
 	want := map[string]Misplaced{"": {2, 7}, "shop-php": {1, 5}, "/orders": {1, 6}}
-	if diff := cmp.Diff(want, s.tally.Misplaced); diff != "" {
+	if diff := cmp.Diff(want, s.log.tally.Misplaced); diff != "" {
 		t.Errorf("misplaced (- want)\n%s", diff)
 	}
 	for i := range 3 * maxNoticed {
 		take(`{"uid":"`+other+`","api":"a"}`, event.HeaderClient, fmt.Sprint("c", i))
 	}
-	if n := len(s.tally.Misplaced); n != maxNoticed+1 || s.tally.Misplaced[rules.OtherNames].Events != 2*maxNoticed+3 {
-		t.Errorf("%d producers, %v others", n, s.tally.Misplaced[rules.OtherNames])
+	if n := len(s.log.tally.Misplaced); n != maxNoticed+1 || s.log.tally.Misplaced[rules.OtherNames].Events != 2*maxNoticed+3 {
+		t.Errorf("%d producers, %v others", n, s.log.tally.Misplaced[rules.OtherNames])
 	}
 }
 
@@ -89,14 +89,14 @@ func TestUnmatchedEventsAreToldByWhatTheySay(t *testing.T) {
 	take(`{"api":"login","outcome":"failure"}`)
 	three, one := uint64(3), uint64(1)
 	want := map[Unmatched]*uint64{{"login", "denied", false}: &three, {"login", "failure", true}: &one}
-	if diff := cmp.Diff(want, s.tally.UnmatchedBy); diff != "" || s.tally.Unmatched != 4 {
-		t.Errorf("%d unmatched (- want)\n%s", s.tally.Unmatched, diff)
+	if diff := cmp.Diff(want, s.log.tally.UnmatchedBy); diff != "" || s.log.tally.Unmatched != 4 {
+		t.Errorf("%d unmatched (- want)\n%s", s.log.tally.Unmatched, diff)
 	}
 	for i := range 3 * maxNoticed {
 		take(fmt.Sprintf(`{"uid":"%s","api":"x%d"}`, uid, i))
 	}
-	if n := len(s.tally.UnmatchedBy); n != maxNoticed+1 || *s.tally.UnmatchedBy[OtherUnmatched] != 2*maxNoticed+2 {
-		t.Errorf("%d names, %d others", n, *s.tally.UnmatchedBy[OtherUnmatched])
+	if n := len(s.log.tally.UnmatchedBy); n != maxNoticed+1 || *s.log.tally.UnmatchedBy[OtherUnmatched] != 2*maxNoticed+2 {
+		t.Errorf("%d names, %d others", n, *s.log.tally.UnmatchedBy[OtherUnmatched])
 	}
 }
 

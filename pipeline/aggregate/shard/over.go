@@ -13,8 +13,8 @@ import (
 // it had been published, and ends by itself. Where events have their producers' times, what is over
 // was perhaps over when it was sent: a backlog of ours cannot be told from history, and all is
 // published.
-func (s *judging) worthPublishing(changes []verdict.Verdict, state, key []byte, step *gatheredStep, clock Clock) []verdict.Verdict {
-	if len(changes) == 0 || clock.Broker == event.NoTime || s.cfg.ProducerTimes {
+func (j *Judge) worthPublishing(changes []verdict.Verdict, state, key []byte, step *gatheredStep, clock Clock) []verdict.Verdict {
+	if len(changes) == 0 || clock.Broker == event.NoTime || j.log.cfg.ProducerTimes {
 		return changes
 	}
 	before := len(changes)
@@ -22,22 +22,22 @@ func (s *judging) worthPublishing(changes []verdict.Verdict, state, key []byte, 
 		if v.State != verdict.Block || v.Until > clock.Broker {
 			return false
 		}
-		prior := s.inForce(state, key, step.at, v.Rule)
+		prior := j.rules.inForce(state, key, step.at, v.Rule)
 		if prior == nil {
 			return v.Cause == step.cause // this event's own: nothing was in force ahead of it
 		}
 		return prior.Until <= clock.Broker
 	})
-	s.tally.Over += uint64(before - len(changes))
+	j.log.tally.Over += uint64(before - len(changes))
 	return changes
 }
 
 // inForce is what a limit has in force for a key at a time.
-func (s *judging) inForce(state, key []byte, at event.Micros, limit string) *verdict.Verdict {
+func (u *inUse) inForce(state, key []byte, at event.Micros, limit string) *verdict.Verdict {
 	if len(state) == 0 {
 		return nil
 	}
-	for _, e := range s.rules.Set.Explain(state, key, at, "") {
+	for _, e := range u.Set.Explain(state, key, at, "") {
 		if e.Rule == limit {
 			return e.Verdict
 		}

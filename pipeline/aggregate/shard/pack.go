@@ -56,8 +56,8 @@ const (
 	amountsValues = 2
 )
 
-// packing gathers what is to be forwarded.
-type packing struct {
+// Packs gathers what is to be forwarded.
+type Packs struct {
 	by    *Config
 	asks  *Effects
 	packs bool         // all instances read packs
@@ -87,60 +87,60 @@ type pack struct {
 // packKey is a key of a pack: its text in the value, and the number of its limits.
 type packKey struct{ set, begin, end int }
 
-// PackForwards lets the shard pack what it forwards, or not. All who own partitions must read packs.
-func (s *packing) PackForwards(on bool) { s.packs = on }
+// Use lets the shard pack what it forwards, or not. All who own partitions must read packs.
+func (ps *Packs) Use(on bool) { ps.packs = on }
 
-// PacksWait reports whether there are packs that FlushPacks would ask to be forwarded.
-func (s *packing) PacksWait() bool { return s.open > 0 }
+// Waiting reports whether there are packs that Flush would ask to be forwarded.
+func (ps *Packs) Waiting() bool { return ps.open > 0 }
 
-// PackedBytes is how many bytes wait in packs.
-func (s *packing) PackedBytes() int64 { return s.bytes }
+// Bytes is how many bytes wait in packs.
+func (ps *Packs) Bytes() int64 { return ps.bytes }
 
-// FlushPacks asks for what waits to be forwarded, but for partitions that are busy; nil: for all.
-func (s *packing) FlushPacks(busy func(to int32) bool) {
-	if s.open == 0 {
+// Flush asks for what waits to be forwarded, but for partitions that are busy; nil: for all.
+func (ps *Packs) Flush(busy func(to int32) bool) {
+	if ps.open == 0 {
 		return
 	}
-	for to := range int32(len(s.of)) {
-		if s.of[to] != nil && (busy == nil || !busy(to)) {
-			s.flush(to)
+	for to := range int32(len(ps.of)) {
+		if ps.of[to] != nil && (busy == nil || !busy(to)) {
+			ps.flush(to)
 		}
 	}
 }
 
 // flush asks for a partition's pack to be forwarded, if it has entries.
-func (s *packing) flush(to int32) {
-	if s.of == nil || s.of[to] == nil {
+func (ps *Packs) flush(to int32) {
+	if ps.of == nil || ps.of[to] == nil {
 		return
 	}
-	p := s.of[to]
-	s.asks.Forwards = append(s.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true, Rules: s.known.Published})
-	s.of[to] = nil
-	s.open--
-	s.bytes -= int64(len(p.value))
-	if len(s.spare) < sparePacks {
-		s.spare = append(s.spare, p)
+	p := ps.of[to]
+	ps.asks.Forwards = append(ps.asks.Forwards, Forward{To: to, Value: bytes.Clone(p.value), Events: p.items, Packed: true, Rules: ps.known.Published})
+	ps.of[to] = nil
+	ps.open--
+	ps.bytes -= int64(len(p.value))
+	if len(ps.spare) < sparePacks {
+		ps.spare = append(ps.spare, p)
 	}
 }
 
 // look is before each record.
-func (s *packing) look(r *Rules, clock Clock) {
-	if *r != s.known {
-		s.FlushPacks(nil)
-		s.known, s.from = *r, clock.Local+s.by.PackAfter
+func (ps *Packs) look(r *Rules, clock Clock) {
+	if *r != ps.known {
+		ps.Flush(nil)
+		ps.known, ps.from = *r, clock.Local+ps.by.PackAfter
 	}
-	s.now = s.packs && clock.Local >= s.from
+	ps.now = ps.packs && clock.Local >= ps.from
 }
 
 // pack adds what an event counts on the keys of another partition to its pack. It reports false when only
 // the whole event tells that.
-func (s *packing) pack(to int32, o *occurrence, works []rules.Work, generation uint32) bool {
-	if !s.now || o.trace != nil || o.event.Permit.ID != "" {
+func (ps *Packs) pack(to int32, o *occurrence, works []rules.Work, generation uint32) bool {
+	if !ps.now || o.trace != nil || o.event.Permit.ID != "" {
 		return false
 	}
 	keys, size := 0, len(o.id)
 	for i := range works {
-		if s.by.owner(&works[i]) != to {
+		if ps.by.owner(&works[i]) != to {
 			continue
 		}
 		keys++
@@ -154,36 +154,36 @@ func (s *packing) pack(to int32, o *occurrence, works []rules.Work, generation u
 	if size > packBytes {
 		return false
 	}
-	p := s.begun(to, generation)
+	p := ps.begun(to, generation)
 	before := len(p.value)
 	p.addEvent(o, keys)
 	for i := range works {
-		if w := &works[i]; s.by.owner(w) == to {
+		if w := &works[i]; ps.by.owner(w) == to {
 			p.addKey(w)
 		}
 	}
-	s.bytes += int64(len(p.value) - before)
+	ps.bytes += int64(len(p.value) - before)
 	if p.items++; p.items >= packItems || len(p.value) >= packBytes {
-		s.flush(to)
+		ps.flush(to)
 	}
 	return true
 }
 
 // begun is the pack for a partition.
-func (s *packing) begun(to int32, generation uint32) *pack {
-	if s.of == nil {
-		s.of = make([]*pack, s.by.Of)
+func (ps *Packs) begun(to int32, generation uint32) *pack {
+	if ps.of == nil {
+		ps.of = make([]*pack, ps.by.Of)
 	}
-	p := s.of[to]
+	p := ps.of[to]
 	if p == nil {
 		p = &pack{}
-		if n := len(s.spare); n > 0 {
-			p, s.spare = s.spare[n-1], s.spare[:n-1]
+		if n := len(ps.spare); n > 0 {
+			p, ps.spare = ps.spare[n-1], ps.spare[:n-1]
 		}
-		p.begin(origin{partition: s.by.ID, generation: generation}, s.known.Number)
-		s.of[to] = p
-		s.open++
-		s.bytes += int64(len(p.value))
+		p.begin(origin{partition: ps.by.ID, generation: generation}, ps.known.Number)
+		ps.of[to] = p
+		ps.open++
+		ps.bytes += int64(len(p.value))
 	}
 	return p
 }

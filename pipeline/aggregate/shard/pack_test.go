@@ -42,7 +42,7 @@ func newPair(t testing.TB, set *rules.Set, packs bool) *pair {
 	at := event.Micros(1_800_000_000_000_000)
 	p := &pair{t: t, clock: Clock{Local: at, Broker: at}}
 	p.from, p.to = New(Config{ID: 0, Of: 2, MaxDeadLetter: 100}, Rules{Number: 1, Set: set}), New(Config{ID: 1, Of: 2, MaxDeadLetter: 100}, Rules{Number: 1, Set: set})
-	p.from.PackForwards(packs)
+	p.from.packs.Use(packs)
 	return p
 }
 
@@ -60,8 +60,8 @@ func (p *pair) read(offset int64, value string) {
 
 // forward takes what is to be forwarded, and the records of it.
 func (p *pair) forward() (values [][]byte) {
-	p.from.FlushPacks(nil)
-	for _, f := range p.from.out.Forwards {
+	p.from.packs.Flush(nil)
+	for _, f := range p.from.log.out.Forwards {
 		if f.To != 1 {
 			p.t.Fatalf("something is forwarded to partition %d", f.To)
 		}
@@ -71,7 +71,7 @@ func (p *pair) forward() (values [][]byte) {
 		}
 		values = append(values, f.Value)
 	}
-	p.from.out.Reset()
+	p.from.log.out.Reset()
 	return values
 }
 
@@ -143,8 +143,8 @@ func TestPacksCountAsWholeEventsDo(t *testing.T) {
 			t.Errorf("seed %d: %d keys, and %d when whole events are forwarded", seed, len(b), len(a))
 		}
 		verdicts := func(p *pair) (text string) {
-			for i := range p.to.out.States {
-				for _, v := range p.to.out.States[i].Ack.verdicts {
+			for i := range p.to.log.out.States {
+				for _, v := range p.to.log.out.States[i].Ack.verdicts {
 					text += fmt.Sprintf("%+v\n", v.v)
 				}
 			}
@@ -175,8 +175,8 @@ func TestPacksThatOverlap(t *testing.T) {
 		}
 		const events = 100
 		for next := 0; next < events; {
-			p.from = New(p.from.cfg, p.from.Rules())
-			p.from.PackForwards(true)
+			p.from = New(p.from.log.cfg, p.from.rules.Rules)
+			p.from.packs.Use(true)
 			for n, end := max(0, next-rng.IntN(20)), min(events, next+rng.IntN(20)); n < end; n++ {
 				p.read(int64(n), `{"uid":"u","api":"a"}`)
 				if rng.IntN(7) == 0 {
@@ -210,10 +210,10 @@ func TestPacksByOtherRules(t *testing.T) {
 	if err := p.to.Record(Loop, &record.Record{Value: values[0]}, p.clock); !errors.Is(err, ErrRulesBehind) {
 		t.Fatalf("older rules: %v", err)
 	}
-	p.to = New(p.to.cfg, Rules{Number: 2, Set: compile(t, one)})
+	p.to = New(p.to.log.cfg, Rules{Number: 2, Set: compile(t, one)})
 	p.take(values...)
-	if p.to.tally.Counted != 1 || p.to.tally.Matches[0] != 1 || len(p.to.out.Aux) > 0 {
-		t.Errorf("newer rules: %+v", p.to.tally)
+	if p.to.log.tally.Counted != 1 || p.to.log.tally.Matches[0] != 1 || len(p.to.log.out.Aux) > 0 {
+		t.Errorf("newer rules: %+v", p.to.log.tally)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestPacksOfAnotherLifeOfTheRulesTopic(t *testing.T) {
 		{"the same life, and older", old, protocol.RulesVersion([16]byte{1}, 5), 5, Settled{0, 5}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := p.to.cfg
+			cfg := p.to.log.cfg
 			cfg.Settled = tt.settled
 			to := New(cfg, Rules{Number: tt.number, Published: tt.now, Set: compile(t, one)})
 			rec := &record.Record{Offset: 5, Value: value}
@@ -258,8 +258,8 @@ func TestPacksOfAnotherLifeOfTheRulesTopic(t *testing.T) {
 			if waits := errors.Is(err, ErrRulesBehind); waits != tt.waits {
 				t.Fatalf("%v, and it should wait for rules: %v", err, tt.waits)
 			}
-			if err := to.Step(Loop, 6, p.clock); err != nil || !tt.waits && to.tally.Counted != 1 {
-				t.Errorf("%v: %d count", err, to.tally.Counted)
+			if err := to.Step(Loop, 6, p.clock); err != nil || !tt.waits && to.log.tally.Counted != 1 {
+				t.Errorf("%v: %d count", err, to.log.tally.Counted)
 			}
 		})
 	}
@@ -272,7 +272,7 @@ func TestPacksByOlderRulesKeepTheTier(t *testing.T) {
     - {name: visits, key: ip, match: {api: "*"}, limit: 20, per: 1h, window: tumbling, then: {block: 1h}%s}`
 	tiers := fmt.Sprintf(plain, `, tiers: [{when: 'attrs.plan == "pro"', limit: 100}]`)
 	p := newPair(t, compile(t, fmt.Sprintf(plain, "")), true)
-	p.to = New(p.to.cfg, Rules{Number: 2, Set: compile(t, tiers)})
+	p.to = New(p.to.log.cfg, Rules{Number: 2, Set: compile(t, tiers)})
 	ip := ""
 	for n := 0; ip == "" || event.Partition([]byte("ip="+ip), 2) != 1; n++ {
 		ip = fmt.Sprintf("10.0.0.%d", n)
@@ -287,10 +287,10 @@ func TestPacksByOlderRulesKeepTheTier(t *testing.T) {
 		p.read(n+1, visit)
 	}
 	p.take(p.forward()...)
-	if p.packed != 30 || p.to.tally.Counted != 31 {
-		t.Fatalf("%d events in packs, %d counted", p.packed, p.to.tally.Counted)
+	if p.packed != 30 || p.to.log.tally.Counted != 31 {
+		t.Fatalf("%d events in packs, %d counted", p.packed, p.to.log.tally.Counted)
 	}
-	for _, a := range p.to.out.States {
+	for _, a := range p.to.log.out.States {
 		if a.Ack != nil && len(a.Ack.verdicts) > 0 {
 			t.Fatalf("blocked after 31 of 100: %s", a.Ack.verdicts[0].body)
 		}
@@ -317,8 +317,8 @@ func TestTheFormOfPacks(t *testing.T) {
 		t.Fatalf("a pack is\n%x, want\n%s", got, want)
 	}
 	p.take(got...)
-	if p.to.tally.Counted != 3 {
-		t.Errorf("%d of it count, want 3", p.to.tally.Counted)
+	if p.to.log.tally.Counted != 3 {
+		t.Errorf("%d of it count, want 3", p.to.log.tally.Counted)
 	}
 }
 
@@ -344,25 +344,25 @@ func FuzzPack(f *testing.F) {
 		if err != nil && !errors.Is(err, ErrRulesBehind) {
 			t.Fatal(err)
 		}
-		for i := range p.to.gathered.steps {
-			if g := &p.to.gathered.steps[i]; g.at != g.at.Clamp() || g.broker != g.broker.Clamp() || g.cause.Offset < 0 || g.cause.Partition < 0 {
+		for i := range p.to.intake.gathered.steps {
+			if g := &p.to.intake.gathered.steps[i]; g.at != g.at.Clamp() || g.broker != g.broker.Clamp() || g.cause.Offset < 0 || g.cause.Partition < 0 {
 				t.Fatalf("a step at %d, of %d, from offset %d of partition %d", g.at, g.broker, g.cause.Offset, g.cause.Partition)
 			}
 		}
-		steps := len(p.to.gathered.steps)
-		if steps > 0 && (p.to.gathered.steps[steps-1].key != len(p.to.gathered.keys) || p.to.gathered.steps[steps-1].hit != len(p.to.gathered.hits)) {
+		steps := len(p.to.intake.gathered.steps)
+		if steps > 0 && (p.to.intake.gathered.steps[steps-1].key != len(p.to.intake.gathered.keys) || p.to.intake.gathered.steps[steps-1].hit != len(p.to.intake.gathered.hits)) {
 			t.Fatal("what is gathered does not end with the last step")
 		}
 		if err := p.to.Step(Loop, 4, p.clock); err != nil {
 			t.Fatal(err)
 		}
-		counted := p.to.tally.Counted
+		counted := p.to.log.tally.Counted
 		if p.to.Record(Loop, &record.Record{Offset: 4, Value: bytes.Clone(value)}, p.clock) == nil && err == nil {
 			if err := p.to.Step(Loop, 5, p.clock); err != nil {
 				t.Fatal(err)
 			}
-			if p.to.tally.Counted != counted {
-				t.Errorf("%d count when it comes again", p.to.tally.Counted-counted)
+			if p.to.log.tally.Counted != counted {
+				t.Errorf("%d count when it comes again", p.to.log.tally.Counted-counted)
 			}
 		}
 	})

@@ -19,17 +19,17 @@ type occurrence struct {
 }
 
 // permitKeys are the keys that an event's permit was granted for.
-func (s *intake) permitKeys(e *event.Event, broker event.Micros) []rules.PermitKey {
-	if s.permits == nil || e.Permit.ID == "" {
+func (in *intake) permitKeys(e *event.Event, broker event.Micros) []rules.PermitKey {
+	if in.rules.permits == nil || e.Permit.ID == "" {
 		return nil
 	}
-	keys, ahead := s.permits.Keys(e, broker)
+	keys, ahead := in.rules.permits.Keys(e, broker)
 	if ahead {
-		s.tally.PermitsAhead++
+		in.log.tally.PermitsAhead++
 	}
 	for i := range keys {
 		if keys[i].TooLate {
-			s.tally.PermitsTooOld++
+			in.log.tally.PermitsTooOld++
 			break
 		}
 	}
@@ -38,18 +38,18 @@ func (s *intake) permitKeys(e *event.Event, broker event.Micros) []rules.PermitK
 
 // gather gathers an event's steps on the keys of this partition. It returns targets with the other
 // partitions to which the event matters: it counts there, or settles a permit.
-func (s *intake) gather(o *occurrence, works []rules.Work, permits []rules.PermitKey, targets []int32) []int32 {
+func (in *intake) gather(o *occurrence, works []rules.Work, permits []rules.PermitKey, targets []int32) []int32 {
 	for i := range works {
 		w := &works[i]
-		switch owner := s.cfg.owner(w); {
-		case owner != s.cfg.ID:
+		switch owner := in.log.cfg.owner(w); {
+		case owner != in.log.cfg.ID:
 			if !slices.Contains(targets, owner) {
 				targets = append(targets, owner)
 			}
 		case o.counts && len(permits) == 0:
-			s.gathered.add(w, &o.gatheredStep)
+			in.gathered.add(w, &o.gatheredStep)
 		default:
-			s.gatherWork(o, w, permits)
+			in.gatherWork(o, w, permits)
 		}
 	}
 	for i := range permits {
@@ -58,10 +58,10 @@ func (s *intake) gather(o *occurrence, works []rules.Work, permits []rules.Permi
 			continue
 		}
 		w := rules.Work{Key: p.Key, Hash: p.Hash}
-		if owner := s.cfg.owner(&w); owner == s.cfg.ID {
+		if owner := in.log.cfg.owner(&w); owner == in.log.cfg.ID {
 			step := o.gatheredStep
 			step.id, step.permit, step.at = "", o.event.Permit.ID, o.timeFor(p)
-			s.gathered.add(&w, &step)
+			in.gathered.add(&w, &step)
 		} else if !slices.Contains(targets, owner) {
 			targets = append(targets, owner)
 		}
@@ -71,7 +71,7 @@ func (s *intake) gather(o *occurrence, works []rules.Work, permits []rules.Permi
 
 // gatherWork gathers an event's step on a key that it counts under, when there are permits or its own
 // time is none to count at.
-func (s *intake) gatherWork(o *occurrence, w *rules.Work, permits []rules.PermitKey) {
+func (in *intake) gatherWork(o *occurrence, w *rules.Work, permits []rules.PermitKey) {
 	step := o.gatheredStep
 	for i := range permits {
 		p := &permits[i]
@@ -88,7 +88,7 @@ func (s *intake) gatherWork(o *occurrence, w *rules.Work, permits []rules.Permit
 		w.Hits = without(w.Hits, false)
 	}
 	if o.counts || step.permit != "" {
-		s.gathered.add(w, &step)
+		in.gathered.add(w, &step)
 	}
 }
 
@@ -121,13 +121,13 @@ func counted(works []rules.Work, key []byte) bool {
 }
 
 // unpermitted counts, by rule, that an event counted under strict limits without a permit.
-func (s *intake) unpermitted(hits []rules.Hit) {
+func (in *intake) unpermitted(hits []rules.Hit) {
 	last := -1
 	for i := range hits {
 		l := hits[i].Limit
 		if l.Strict && hits[i].Amount > 0 && l.Rule.Index != last {
 			last = l.Rule.Index
-			s.tally.Unpermitted[last]++
+			in.log.tally.Unpermitted[last]++
 		}
 	}
 }

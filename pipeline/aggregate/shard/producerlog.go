@@ -65,18 +65,18 @@ func (s *producers) inline() (map[string]producerRow, bool) {
 }
 
 // ProducerPart asks for part i of the table of producers to be written, if it had changed at the
-// last cut. It is called for each part between BeginCheckpoint and EndCheckpoint.
-func (s *intake) ProducerPart(i int, clock Clock) {
-	part := &s.producers.parts[i]
+// last cut. It is called for each part before End.
+func (c *Cut) ProducerPart(i int, clock Clock) {
+	part := &c.shard.intake.producers.parts[i]
 	if !part.due {
 		return
 	}
 	value := part.copied
 	if value == nil {
-		value = part.append(nil, s.Time(clock)-forgetProducers)
+		value = part.append(nil, c.shard.log.Time(clock)-forgetProducers)
 	}
 	part.due, part.copied = false, nil
-	s.out.States = append(s.out.States, Append{Key: []byte(partKey(i, part.version)), Value: value})
+	c.shard.log.out.States = append(c.shard.log.out.States, Append{Key: []byte(partKey(i, part.version)), Value: value})
 }
 
 // restore takes over what a checkpoint says, and the records of parts that it refers to, by their

@@ -265,14 +265,14 @@ func TestLostPartsOfProducersAreTold(t *testing.T) {
 		for i := range gone {
 			c.ProducerParts[i] = 7
 		}
-		if err := s.restoreProducers(c); err != nil {
+		if err := s.takeover.restoreProducers(c); err != nil {
 			t.Fatal(err)
 		}
-		if told := len(s.out.Notes) > 0; told != (gone > 0) {
+		if told := len(s.log.out.Notes) > 0; told != (gone > 0) {
 			t.Errorf("%d parts are lost: told %t", gone, told)
 		}
-		if gone > 0 && s.producers.parts[gone-1].version != 7 {
-			t.Errorf("a part that is lost has version %d: its next record would take the place of one that is newer", s.producers.parts[gone-1].version)
+		if gone > 0 && s.intake.producers.parts[gone-1].version != 7 {
+			t.Errorf("a part that is lost has version %d: its next record would take the place of one that is newer", s.intake.producers.parts[gone-1].version)
 		}
 	}
 }

@@ -16,8 +16,14 @@ const Parts = state.Parts
 // PartOf is the part of a key.
 func PartOf(key []byte) int { return state.PartOf(key) }
 
+// Keys is how many keys there are.
+func (s *Shard) Keys() int { return s.table.Len() }
+
+// Bytes is how much memory the keys take.
+func (s *Shard) Bytes() int64 { return s.table.Bytes() }
+
 // State copies a key's state; nil when there is none.
-func (s *issuing) State(key []byte) ([]byte, error) {
+func (s *Shard) State(key []byte) ([]byte, error) {
 	ref, ok := s.table.Get(key)
 	if !ok {
 		return nil, nil
@@ -34,19 +40,19 @@ type Exempted struct {
 
 // Exempted are the exemptions by commands that hold for a key at a time: its own, and those of keys whose
 // dimensions it has. Without a key they are all that hold then, in no order.
-func (s *judging) Exempted(key []event.Dim, at event.Micros) []Exempted {
+func (s *Shard) Exempted(key []event.Dim, at event.Micros) []Exempted {
 	if len(key) == 0 {
-		return s.exempt.all(at)
+		return s.rules.exempt.all(at)
 	}
-	return s.exempt.with(key, at)
+	return s.rules.exempt.with(key, at)
 }
 
 // Explainer is what explains a key's state: the rules that it is counted by, and the exemptions
 // that hold for it.
-func (s *judging) Explainer(key []event.Dim) *rules.Stepper {
+func (s *Shard) Explainer(key []event.Dim) *rules.Stepper {
 	stepper := s.rules.Set.NewStepper()
 	var given []rules.Exemptions
-	s.exempt.about(key, func(_ string, x rules.Exemptions) bool {
+	s.rules.exempt.about(key, func(_ string, x rules.Exemptions) bool {
 		given = append(given, x)
 		return true
 	})
@@ -57,13 +63,13 @@ func (s *judging) Explainer(key []event.Dim) *rules.Stepper {
 }
 
 // KeysBehind copies at most so many keys of a part, behind one of them; "" is before the first.
-func (s *issuing) KeysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
+func (s *Shard) KeysBehind(part int, behind string, most int) (keys [][]byte, more bool) {
 	return s.table.Behind(part, []byte(behind), most)
 }
 
 // Walk calls visit with keys of a part and their states, from a place in the part on, until it returns false, and
 // returns the place to continue at; -1 is the end. visit must keep neither. Places are others once size has changed.
-func (s *issuing) Walk(part, place int, visit func(key, state []byte) bool) (next, size int, err error) {
+func (s *Shard) Walk(part, place int, visit func(key, state []byte) bool) (next, size int, err error) {
 	next = s.table.Walk(part, place, func(ref state.Ref) bool {
 		b, bad := decodeBlock(s.table.Block(ref))
 		if err = bad; err != nil {
@@ -76,7 +82,7 @@ func (s *issuing) Walk(part, place int, visit func(key, state []byte) bool) (nex
 
 // KeysWith appends the keys of a part that have all of these dimensions, each written name=value,
 // in the order of their names, but for the key not.
-func (s *issuing) KeysWith(dst []string, part int, dims [][]byte, not string) []string {
+func (s *Shard) KeysWith(dst []string, part int, dims [][]byte, not string) []string {
 	for ref := range s.table.Part(part) {
 		if key := s.table.Key(ref); hasAll(key, dims) && string(key) != not {
 			dst = append(dst, string(key))

@@ -13,14 +13,15 @@ import (
 // than blocks: it is a hint, and a newer one replaces it. It is in no state, is not written through,
 // and has no place in the audit. An event that is read again says again what is left, also where its
 // count was applied before. So it is enough that a checkpoint waits for what the events before it
-// have left: owners ask for all that waits, see PublishQuotas, before they end a checkpoint.
+// have left: owners ask for all that waits, see Publish, before they end a checkpoint.
 
-// quotas are what keys have left and what waits to be published of it. It is published at most once a
+// Quotas publishes what keys have left. It does so at most once a
 // second per key and limit, besides checkpoints: at once where it was not published within the last
 // second, else when the second has passed. The newest stands for all.
 //
 // Time is an argument: it is the broker's.
-type quotas struct {
+type Quotas struct {
+	log     *Log
 	byPlace map[quotaPlace]*quota
 	waiting int // of them
 }
@@ -45,7 +46,7 @@ const (
 func (q *quota) isDue(now event.Micros) bool { return now >= q.at+quotaEvery || now < q.at }
 
 // keep takes in what is left, and reports whether that waits; else it is to be published now.
-func (m *quotas) keep(key []byte, left *rules.Left, now event.Micros) (waits bool) {
+func (m *Quotas) keep(key []byte, left *rules.Left, now event.Micros) (waits bool) {
 	q := m.byPlace[quotaPlace{string(key), left.Limit.Name}]
 	switch {
 	case q == nil:
@@ -62,7 +63,7 @@ func (m *quotas) keep(key []byte, left *rules.Left, now event.Micros) (waits boo
 }
 
 // taken notes that what waits is published, or that something newer is.
-func (m *quotas) taken(q *quota, now event.Micros) {
+func (m *Quotas) taken(q *quota, now event.Micros) {
 	if q.waits {
 		m.waiting--
 	}
@@ -70,7 +71,7 @@ func (m *quotas) taken(q *quota, now event.Micros) {
 }
 
 // add makes room, if need be, by forgetting when something else was published last.
-func (m *quotas) add(place quotaPlace, now event.Micros) {
+func (m *Quotas) add(place quotaPlace, now event.Micros) {
 	const looks = 8 // a map's order is random
 	if m.byPlace == nil {
 		m.byPlace = map[quotaPlace]*quota{}
@@ -91,7 +92,7 @@ func (m *quotas) add(place quotaPlace, now event.Micros) {
 }
 
 // forget drops all of a key.
-func (m *quotas) forget(key string) {
+func (m *Quotas) forget(key string) {
 	for place, q := range m.byPlace {
 		if place.key == key {
 			m.taken(q, q.at)
@@ -102,7 +103,7 @@ func (m *quotas) forget(key string) {
 
 // due returns what is due, or all that waits. When something was published last is forgotten when it
 // no longer matters.
-func (m *quotas) due(now event.Micros, all bool) (places []quotaPlace) {
+func (m *Quotas) due(now event.Micros, all bool) (places []quotaPlace) {
 	for place, q := range m.byPlace {
 		switch {
 		case q.waits && (all || q.isDue(now)):
@@ -117,87 +118,81 @@ func (m *quotas) due(now event.Micros, all bool) (places []quotaPlace) {
 	return places
 }
 
-// telling publishes what keys have left, beside verdicts.
-type telling struct {
-	issuing
-	quotas quotas
-}
-
 // noteLeft publishes what is left of a key, or lets it wait. What is over already is left out: an
 // earlier one has run out, too.
-func (s *telling) noteLeft(key []byte, all []rules.Left, clock Clock) {
-	if len(all) == 0 || s.cfg.NoLevels {
+func (m *Quotas) noteLeft(key []byte, all []rules.Left, clock Clock) {
+	if len(all) == 0 || m.log.cfg.NoLevels {
 		return
 	}
-	now := s.quotaTime(clock)
+	now := m.quotaTime(clock)
 	for i := range all {
 		left := &all[i]
-		if !left.Over() && left.Until <= now || s.quotas.keep(key, left, now) {
+		if !left.Over() && left.Until <= now || m.keep(key, left, now) {
 			continue
 		}
-		s.publishLeft(string(key), left)
+		m.publishLeft(string(key), left)
 	}
 }
 
 // quotaTime is the broker's time, as far as it is known.
-func (s *telling) quotaTime(clock Clock) event.Micros { return max(clock.Broker, s.Time(clock)) }
+func (m *Quotas) quotaTime(clock Clock) event.Micros { return max(clock.Broker, m.log.Time(clock)) }
 
 // leftByCommand publishes at once what a command leaves of a key. What waits of the key gives way.
-func (s *telling) leftByCommand(key string, kind rules.CommandKind, all []rules.Left, at event.Micros) {
+func (m *Quotas) leftByCommand(key string, kind rules.CommandKind, all []rules.Left, at event.Micros) {
 	if kind == rules.CommandForget {
-		s.quotas.forget(key)
+		m.forget(key)
 	}
 	for i := range all {
 		place := quotaPlace{key, all[i].Limit.Name}
-		if q := s.quotas.byPlace[place]; q != nil {
-			s.quotas.taken(q, at)
+		if q := m.byPlace[place]; q != nil {
+			m.taken(q, at)
 		} else {
-			s.quotas.add(place, at)
+			m.add(place, at)
 		}
-		s.publishLeft(key, &all[i])
+		m.publishLeft(key, &all[i])
 	}
 }
 
 // leftAgain says what is left to a key whose event was applied before: whether that was published is
 // not known.
-func (s *intake) leftAgain(w *rules.Work, state []byte, clock Clock) {
+func (in *intake) leftAgain(w *rules.Work, state []byte, clock Clock) {
 	if slices.ContainsFunc(w.Hits, func(h rules.Hit) bool { return h.Limit.Quota }) {
-		s.noteLeft(w.Key, s.stepper.LeftNow(state, w.Key), clock)
+		in.quotas.noteLeft(w.Key, in.rules.stepper.LeftNow(state, w.Key), clock)
 	}
 }
 
-// QuotasWaiting is how many numbers of what is left wait to be published.
-func (s *telling) QuotasWaiting() int { return s.quotas.waiting }
+// Waiting is how many numbers of what is left wait to be published.
+func (m *Quotas) Waiting() int { return m.waiting }
 
-// Quotas is what PublishQuotas is to publish.
-type Quotas struct{ places []quotaPlace }
+// DueQuotas is what Publish is to publish.
+type DueQuotas struct{ places []quotaPlace }
 
 // Any reports whether there is something to publish.
-func (q *Quotas) Any() bool { return len(q.places) > 0 }
+func (q *DueQuotas) Any() bool { return len(q.places) > 0 }
 
-// QuotasDue returns what is due now, or all that waits.
-func (s *telling) QuotasDue(all bool, clock Clock) Quotas {
-	return Quotas{s.quotas.due(s.quotaTime(clock), all)}
+// Due returns what is due now, or all that waits.
+func (m *Quotas) Due(all bool, clock Clock) DueQuotas {
+	return DueQuotas{m.due(m.quotaTime(clock), all)}
 }
 
-// PublishQuotas publishes the first of what was due, and reports whether there is more.
-func (s *telling) PublishQuotas(due *Quotas, clock Clock) (more bool) {
+// Publish publishes the first of what was due, and reports whether there is more.
+func (m *Quotas) Publish(due *DueQuotas, clock Clock) (more bool) {
 	if len(due.places) == 0 {
 		return false
 	}
 	place := due.places[0]
 	due.places = due.places[1:]
-	if q := s.quotas.byPlace[place]; q != nil && q.waits {
+	if q := m.byPlace[place]; q != nil && q.waits {
 		left := q.left
-		s.quotas.taken(q, s.quotaTime(clock))
-		s.publishLeft(place.key, &left)
+		m.taken(q, m.quotaTime(clock))
+		m.publishLeft(place.key, &left)
 	}
 	return len(due.places) > 0
 }
 
 // publishLeft asks for what is left in the verdict topic. Its Seq is that record's offset, which
 // readers know.
-func (s *telling) publishLeft(key string, left *rules.Left) {
+func (m *Quotas) publishLeft(key string, left *rules.Left) {
 	dims, err := event.ParseKey([]byte(key))
 	if err != nil {
 		return // not reached: keys of states are well-formed
@@ -205,5 +200,5 @@ func (s *telling) publishLeft(key string, left *rules.Left) {
 	v := left.Verdict(dims)
 	rec := Append{Key: verdict.AppendRecordKey(nil, &v), Value: verdict.AppendJSON(nil, &v), Urgent: true}
 	rec.Ack = &Ack{left: &v, record: rec}
-	s.out.Verdicts = append(s.out.Verdicts, rec)
+	m.log.out.Verdicts = append(m.log.out.Verdicts, rec)
 }

@@ -21,7 +21,7 @@ func TestWhatIsLeftIsPublishedAtMostOnceASecond(t *testing.T) {
     - {name: b, public: some, quota: true, match: {api: x}, limit: 1k, per: 1d, window: tumbling, then: {block: until-reset}}`)
 	const look = 100 * event.Millisecond
 	rapid.Check(t, func(t *rapid.T) {
-		var m quotas
+		var m Quotas
 		now := event.FromTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
 		looked, is, published, told, changed := now, map[quotaPlace]event.Decimal{}, map[quotaPlace]event.Decimal{}, map[quotaPlace]event.Micros{}, map[quotaPlace]event.Micros{}
 		publish := func(place quotaPlace, count event.Decimal) {
@@ -80,7 +80,7 @@ func TestWhatIsLeftIsPublishedAtMostOnceASecond(t *testing.T) {
 // A set-back clock makes nothing wait for the hour that is repeated.
 func TestWhatIsLeftAfterTheClockWasSetBack(t *testing.T) {
 	set := compile(t, "  rules: [{name: a, public: some, quota: true, match: {api: x}, limit: 9, per: 1h, then: {block: until-reset}}]")
-	var m quotas
+	var m Quotas
 	left := rules.Left{Limit: set.Limits[0], Of: 9 * event.One, Count: event.One}
 	now := event.Hour
 	if m.keep([]byte("uid=1"), &left, now) {
@@ -97,7 +97,7 @@ func TestWhatIsLeftAfterTheClockWasSetBack(t *testing.T) {
 // However many keys are told of: the memory is bounded, and what finds no room is published at once.
 func TestMemoryForWhatIsLeftIsBounded(t *testing.T) {
 	set := compile(t, "  rules: [{name: a, public: some, quota: true, match: {api: x}, limit: 9, per: 1h, then: {block: until-reset}}]")
-	var m quotas
+	var m Quotas
 	left := rules.Left{Limit: set.Limits[0], Of: 9 * event.One, Count: event.One}
 	for i := range 3 * mostQuotas {
 		key := fmt.Appendf(nil, "uid=%d", i)
@@ -157,10 +157,10 @@ func TestCommandsEndWhatIsLeft(t *testing.T) {
 	}
 	count()
 	count()
-	if v := last(); v.State != verdict.Left || v.Count != event.One || o.s.QuotasWaiting() != 1 {
-		t.Errorf("the first one is published, and the second one waits: %+v, %d", v, o.s.QuotasWaiting())
+	if v := last(); v.State != verdict.Left || v.Count != event.One || o.s.quotas.Waiting() != 1 {
+		t.Errorf("the first one is published, and the second one waits: %+v, %d", v, o.s.quotas.Waiting())
 	}
-	if command("reset"); o.s.QuotasWaiting() != 0 {
+	if command("reset"); o.s.quotas.Waiting() != 0 {
 		t.Error("what waits is of before the reset")
 	}
 	if v := last(); v.Until != v.Since || v.Limit != 0 {
@@ -172,7 +172,7 @@ func TestCommandsEndWhatIsLeft(t *testing.T) {
 	if v := last(); v.Count != event.One || v.Limit != 9*event.One {
 		t.Errorf("counted anew: %+v", v)
 	}
-	if command("forget"); o.s.QuotasWaiting() != 0 {
+	if command("forget"); o.s.quotas.Waiting() != 0 {
 		t.Error("what waits is of a key that is forgotten")
 	}
 	if v := last(); v != nil {

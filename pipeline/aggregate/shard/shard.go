@@ -4,37 +4,125 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/hotkeys"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
 // Shard is one partition's counting. Make it with New.
 //
-// It is built in layers, each of which calls only those below it: base, issuing, telling, judging,
-// intake, and Shard itself, which has what a takeover and a checkpoint see of all of them.
+// It is made of parts. Each holds pointers to those that it needs, all of which are above it here.
 type Shard struct {
-	intake
+	log      Log
+	rules    inUse
+	table    table
+	levels   Levels
+	verdicts Verdicts
+	quotas   Quotas
+	judge    Judge
+	commands commands
+	packs    Packs
+	intake   intake
+	takeover Takeover
 
-	accepted  bool  // offsets have started over, and no checkpoint says so yet
-	start     int64 // of the changelog
-	cutting   bool  // a checkpoint has begun, and is not covered
-	restoring *restoring
+	cutting bool // a checkpoint has begun, and is not covered
 }
 
 // New returns an empty shard that counts by these rules.
 func New(cfg Config, r Rules) *Shard {
-	s := &Shard{restoring: &restoring{leftovers: map[string]leftover{}, parts: map[string][]byte{}}}
-	s.base = base{
-		cfg: cfg, by: jsonString(cfg.Instance),
-		broker: event.NoTime, last: [Sources]event.Micros{event.NoTime, event.NoTime},
+	s := &Shard{}
+	s.log = Log{
+		cfg: cfg, broker: event.NoTime, last: [Sources]event.Micros{event.NoTime, event.NoTime},
 		epochs: noEpochs, epochsNoted: noEpochs,
+		tally: Tally{Mismatches: map[rules.Mismatch]uint64{}, UnmatchedBy: map[Unmatched]*uint64{}, Misplaced: map[string]Misplaced{}},
 	}
-	s.spans, s.packing = spans{&s.cfg, &s.out}, packing{by: &s.cfg, asks: &s.out}
-	s.table, s.issued = state.New(), issuedVerdicts{}
-	s.gathered.table = s.table
-	s.tally.Mismatches = map[rules.Mismatch]uint64{}
-	s.tally.UnmatchedBy, s.tally.Misplaced = map[Unmatched]*uint64{}, map[string]Misplaced{}
-	s.origins, s.producers, s.hot = map[int32]seen{}, producers{own: cfg.ID}, hotkeys.New(cfg.Seed)
-	s.setRules(r)
-	s.judged = judgedBy(r.Set) // nothing is there yet
+	s.table = table{Table: state.New(), issued: issuedVerdicts{}}
+	s.levels = Levels{log: &s.log, rules: &s.rules, table: &s.table}
+	s.verdicts = Verdicts{log: &s.log, table: &s.table, levels: &s.levels, by: jsonString(cfg.Instance)}
+	s.quotas = Quotas{log: &s.log}
+	s.judge = Judge{log: &s.log, rules: &s.rules, table: &s.table, levels: &s.levels, verdicts: &s.verdicts, quotas: &s.quotas}
+	s.commands = commands{log: &s.log, rules: &s.rules, table: &s.table, levels: &s.levels, verdicts: &s.verdicts, quotas: &s.quotas}
+	s.packs = Packs{by: &s.log.cfg, asks: &s.log.out}
+	s.intake = intake{
+		log: &s.log, rules: &s.rules, table: &s.table, levels: &s.levels, verdicts: &s.verdicts, quotas: &s.quotas,
+		judge: &s.judge, commands: &s.commands, packs: &s.packs,
+		origins: map[int32]seen{}, producers: producers{own: cfg.ID}, hot: hotkeys.New(cfg.Seed),
+		gathered: gathered{table: s.table.Table}, spans: spans{&s.log.cfg, &s.log.out},
+	}
+	s.takeover = Takeover{
+		log: &s.log, rules: &s.rules, table: &s.table, levels: &s.levels, verdicts: &s.verdicts, judge: &s.judge, intake: &s.intake,
+		leftovers: map[string]leftover{}, parts: map[string][]byte{},
+	}
+	s.judge.setRules(r)
+	s.judge.judged = judgedBy(r.Set) // nothing is there yet
 	return s
 }
+
+// Effects returns the work requested since its last Reset.
+func (s *Shard) Effects() *Effects { return &s.log.out }
+
+// Tally counts what became of events. Its owner sets it to zero when it has looked.
+func (s *Shard) Tally() *Tally { return &s.log.tally }
+
+// Log knows how far the sources are processed.
+func (s *Shard) Log() *Log { return &s.log }
+
+// Levels tells those who grant permits what keys have counted under strict limits.
+func (s *Shard) Levels() *Levels { return &s.levels }
+
+// Verdicts publishes verdicts, and the ends of blocks that have moved.
+func (s *Shard) Verdicts() *Verdicts { return &s.verdicts }
+
+// Quotas publishes what keys have left.
+func (s *Shard) Quotas() *Quotas { return &s.quotas }
+
+// Judge changes the rules, and judges keys beside events.
+func (s *Shard) Judge() *Judge { return &s.judge }
+
+// Packs packs what is forwarded.
+func (s *Shard) Packs() *Packs { return &s.packs }
+
+// Takeover takes over what owners before have written.
+func (s *Shard) Takeover() *Takeover { return &s.takeover }
+
+// Hot returns the sketch of keys that get many events.
+func (s *Shard) Hot() *hotkeys.Sketch { return s.intake.hot }
+
+// Record takes in the next record of a source. What it counts is gathered until Step; the record
+// may be dropped when the effects are carried out.
+func (s *Shard) Record(src Source, rec *record.Record, clock Clock) error {
+	return s.intake.record(src, rec, clock)
+}
+
+// Event takes in an event that is in no record, as from an access log. Its number takes the
+// offset's place: each is greater than the one before.
+func (s *Shard) Event(e *event.Event, number int64, broker event.Micros, cause verdict.Cause) {
+	s.intake.event(e, number, broker, cause)
+}
+
+// Gathered reports whether so much is gathered that Step is due.
+func (s *Shard) Gathered() bool { return len(s.intake.gathered.steps) >= gatherAtOnce }
+
+// Step applies what is gathered. What lies below next of the source is processed then.
+func (s *Shard) Step(src Source, next int64, clock Clock) error {
+	if err := s.intake.stepGathered(clock); err != nil {
+		return err
+	}
+	s.log.next[src] = next
+	s.log.broker = s.log.Time(clock)
+	return nil
+}
+
+// Forget drops what is kept of records that are counted: their memory may be used for others. All that was
+// gathered is stepped.
+func (s *Shard) Forget() { s.intake.forget() }
+
+// Command carries a command out on one of its keys, at a broker's time. What was applied to the key
+// stays as it is: which events are in its state does not change, and what of its loop is still to
+// come is counted behind the command.
+func (s *Shard) Command(c *CommandRecord, key string, at event.Micros) error {
+	return s.commands.key(c, key, s.commands.on(c, key, at, s.log.next[Input]), nil)
+}
+
+// Acked takes in that an append with this Ack is durable at an offset.
+func (s *Shard) Acked(a *Ack, offset int64, clock Clock) { s.verdicts.acked(a, offset, clock) }

@@ -68,10 +68,10 @@ func (o *simOwner) lose() {
 
 // levels publishes levels of so many keys.
 func (o *simOwner) levels(most int) bool {
-	if !o.s.LevelsWaiting() {
+	if !o.s.levels.Waiting() {
 		return false
 	}
-	_, err := o.s.PublishLevels(most)
+	_, err := o.s.levels.Publish(most)
 	o.must(err)
 	o.collect()
 	return true
@@ -121,7 +121,7 @@ func (w *simGroup) readLevels(partition int32, levels map[string]*protocol.Level
 // grant writes which Redis may grant permits, at times another one.
 func (o *simOwner) grant() {
 	g := &protocol.Grants{Run: fmt.Sprintf("run %d", o.w.rng.IntN(2)), Life: "life", Until: o.w.now}
-	o.must(o.s.Grant(g))
+	o.must(o.s.levels.Grant(g))
 	o.collect()
 }
 
@@ -165,7 +165,7 @@ func (o *simOwner) strictKeys() (keys []string) {
 		for _, key := range all {
 			state, err := o.s.State(key)
 			o.must(err)
-			if len(o.s.stepper.Level(state).Limits) > 0 {
+			if len(o.s.rules.stepper.Level(state).Limits) > 0 {
 				keys = append(keys, string(key))
 			}
 		}
@@ -202,8 +202,8 @@ func (o *simOwner) seesVersion(version int64) {
 // compareLevels compares the newest levels with the counts, and looks for permits that are not settled.
 func (w *simGroup) compareLevels(levels map[string]*protocol.Level, settled map[string]bool) {
 	for p, o := range w.owners {
-		if last := w.takeOver(int32(p)).s.LastGrants(); (last == nil) != (o.s.granted == nil) || last != nil && last.Run != o.s.granted.Run {
-			w.fail("who takes over partition %d knows of %v, the last grants are %v", p, last, o.s.granted)
+		if last := w.takeOver(int32(p)).s.levels.LastGrants(); (last == nil) != (o.s.levels.granted == nil) || last != nil && last.Run != o.s.levels.granted.Run {
+			w.fail("who takes over partition %d knows of %v, the last grants are %v", p, last, o.s.levels.granted)
 		}
 	}
 	for _, p := range w.permits {

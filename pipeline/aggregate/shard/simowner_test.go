@@ -114,23 +114,23 @@ func (w *simGroup) tryBegin(id int32) (*simOwner, error) {
 	cfg := w.cfg
 	cfg.ID = id
 	o.s = New(cfg, w.rules)
-	o.s.PackForwards(w.packs)
+	o.s.packs.Use(w.packs)
 	var changelog []record.Record
 	for offset, e := range w.table[id].entries {
 		if !e.gone {
 			changelog = append(changelog, record.Record{Offset: int64(offset), Key: e.key, Value: e.value})
 		}
 	}
-	if _, err := o.s.Load(changelog); err != nil {
+	if _, err := o.s.takeover.Load(changelog); err != nil {
 		return o, err
 	}
 	found := w.found
 	found.Newest[Input], found.Newest[Loop] = w.input[id].end(), w.loop[id].end()
 	var err error
-	if o.resumed, err = o.s.Resume(found, o.clock()); err != nil {
+	if o.resumed, err = o.s.takeover.Resume(found, o.clock()); err != nil {
 		return o, err
 	}
-	return o, o.s.Republish(o.clock())
+	return o, o.s.takeover.Republish(o.clock())
 }
 
 // apply reads some records of a source, as many as an owner reads without letting go of its
@@ -153,7 +153,7 @@ func (o *simOwner) step(src Source, most int) (any bool, err error) {
 	if src == Loop {
 		log = o.w.loop[o.id]
 	}
-	next := o.s.Next(src)
+	next := o.s.log.Next(src)
 	for ; most > 0 && next < log.end() && !o.s.Gathered(); most-- {
 		var rec record.Record
 		if log.record(next, &rec) {
@@ -270,7 +270,7 @@ func (o *simOwner) checkpoint() (any bool) {
 	case copying:
 		more := true
 		for range 8 {
-			if _, more = o.s.CopyNext(o.cut); !more {
+			if _, more = o.cut.CopyNext(); !more {
 				break
 			}
 		}
@@ -278,7 +278,7 @@ func (o *simOwner) checkpoint() (any bool) {
 			if more || o.part == ProducerParts {
 				break
 			}
-			o.s.ProducerPart(o.part, o.clock())
+			o.cut.ProducerPart(o.part, o.clock())
 			o.part++
 		}
 		if o.part == ProducerParts {
@@ -295,13 +295,13 @@ func (o *simOwner) checkpoint() (any bool) {
 			return false
 		}
 		o.must(o.cut.Encode())
-		o.must(o.s.EndCheckpoint(o.cut))
+		o.must(o.cut.End())
 		o.phase, o.target[0] = ending, o.asked[0]+1
 	case ending:
 		if !o.reached(0) {
 			return false
 		}
-		o.s.Covered(o.cut)
+		o.cut.Covered()
 		o.covered++
 		o.phase = idle
 	}
@@ -311,32 +311,32 @@ func (o *simOwner) checkpoint() (any bool) {
 
 // judge goes on with a pass over all keys, by the rules that the owner counts by.
 func (o *simOwner) judge() bool {
-	r := o.s.Rules()
+	r := o.s.rules.Rules
 	if len(o.keys) > 0 {
-		_, err := o.s.Judge(o.keys[0], o.clock())
+		_, err := o.s.judge.Key(o.keys[0], o.clock())
 		o.must(err)
 		if o.keys = o.keys[1:]; len(o.keys) == 0 {
-			if o.s.PartJudged(r); o.s.AllJudged() {
-				o.must(o.s.PassDone(r))
+			if o.s.judge.PartJudged(r); o.s.judge.AllJudged() {
+				o.must(o.s.judge.PassDone(r))
 			}
 		}
 		o.collect()
 		return true
 	}
-	if o.s.AllJudged() {
+	if o.s.judge.AllJudged() {
 		return false
 	}
-	keys, more := o.s.NextToJudge(r)
+	keys, more := o.s.judge.NextToJudge(r)
 	switch {
 	case !more:
-		o.must(o.s.PassDone(r))
+		o.must(o.s.judge.PassDone(r))
 	case len(keys) == 0:
-		o.s.PartJudged(r)
+		o.s.judge.PartJudged(r)
 	default:
 		o.keys = keys
 	}
-	if o.s.JudgedParts() == Parts && len(o.keys) == 0 {
-		o.must(o.s.PassDone(r))
+	if o.s.judge.JudgedParts() == Parts && len(o.keys) == 0 {
+		o.must(o.s.judge.PassDone(r))
 	}
 	o.collect()
 	return true
@@ -344,14 +344,14 @@ func (o *simOwner) judge() bool {
 
 // use has the owner count by the group's rules, if they are newer.
 func (o *simOwner) use() bool {
-	if o.s.Rules() == o.w.rules {
+	if o.s.rules.Rules == o.w.rules {
 		return false
 	}
-	before := o.s.Rules()
-	o.must(o.s.Use(o.w.rules))
+	before := o.s.rules.Rules
+	o.must(o.s.judge.Use(o.w.rules))
 	if becomeStrict(o.w.rules.Set, before.Set) {
 		o.before = simBefore{0, o.w.verdicts[o.id].end(), o.strictKeys()}
-	} else if !o.s.announced.pass {
+	} else if !o.s.levels.announced.pass {
 		o.before = simBefore{}
 	} else { // limits may be strict no more
 		now := o.strictKeys()
@@ -365,8 +365,8 @@ func (o *simOwner) use() bool {
 
 // ends publishes ends of blocks that moved.
 func (o *simOwner) ends(all bool) (any bool) {
-	for _, key := range o.s.EndsDue(all, o.clock()) {
-		o.s.PublishEnds(key, all, o.clock())
+	for _, key := range o.s.verdicts.EndsDue(all, o.clock()) {
+		o.s.verdicts.PublishEnds(key, all, o.clock())
 		any = true
 	}
 	o.collect()
@@ -375,10 +375,10 @@ func (o *simOwner) ends(all bool) (any bool) {
 
 // quotas publishes what keys have left.
 func (o *simOwner) quotas(all bool) (any bool) {
-	due := o.s.QuotasDue(all, o.clock())
+	due := o.s.quotas.Due(all, o.clock())
 	any = due.Any()
 	for more := any; more; {
-		more = o.s.PublishQuotas(&due, o.clock())
+		more = o.s.quotas.Publish(&due, o.clock())
 	}
 	o.collect()
 	return any
@@ -425,7 +425,7 @@ func (o *simOwner) act(rng *rand.Rand) {
 		o.ends(false)
 		o.quotas(false)
 	case n < 99:
-		_, err := o.s.Sweep(o.clock())
+		_, err := o.s.judge.Sweep(o.clock())
 		o.must(err)
 		o.collect()
 	default:
@@ -440,8 +440,8 @@ func (o *simOwner) act(rng *rand.Rand) {
 
 // flushPacks forwards what is packed.
 func (o *simOwner) flushPacks(busy func(int32) bool) (any bool) {
-	any = o.s.PacksWait()
-	o.s.FlushPacks(busy)
+	any = o.s.packs.Waiting()
+	o.s.packs.Flush(busy)
 	o.collect()
 	return any
 }

@@ -47,12 +47,12 @@ func (r *spanRig) record(value string, headers ...string) Effects {
 	if err := r.s.Step(Input, r.next, r.clock); err != nil {
 		r.t.Fatal(err)
 	}
-	for _, a := range append([]Append(nil), r.s.out.States...) {
+	for _, a := range append([]Append(nil), r.s.log.out.States...) {
 		if a.Ack != nil {
 			r.s.Acked(a.Ack, 100+r.next, Clock{Local: r.clock.Local + 1000, Broker: r.clock.Broker})
 		}
 	}
-	for _, a := range append([]Append(nil), r.s.out.Verdicts...) {
+	for _, a := range append([]Append(nil), r.s.log.out.Verdicts...) {
 		r.s.Acked(a.Ack, 200+r.next, Clock{Local: r.clock.Local + 2000, Broker: r.clock.Broker})
 	}
 	return *r.s.Effects()
@@ -172,7 +172,7 @@ func TestSpansCostNothingWithoutContexts(t *testing.T) {
 			pairs = append(pairs, []byte("traceparent"), []byte(traceparent))
 		}
 		rec := record.Record{Timestamp: r.clock.Broker.Time().UnixMilli(), Value: []byte(`{"uid":"u1","api":"other"}`), Headers: record.HeadersOf(pairs...)}
-		if n := testrun.Allocs(100, func() { r.s.spans.of(&rec) }); n != 0 {
+		if n := testrun.Allocs(100, func() { r.s.intake.spans.of(&rec) }); n != 0 {
 			t.Errorf("wanted: %v: %v allocations", spans, n)
 		}
 	}

@@ -261,19 +261,19 @@ func (s *stage) playCut(args, _ []string) {
 func (s *stage) playEpoch(args, _ []string) {
 	o, src := s.owner(args[0]), s.source(args[1])
 	if len(args) > 2 {
-		o.s.EnterEpoch(src, int32(s.number(args[2])))
+		o.s.log.EnterEpoch(src, int32(s.number(args[2])))
 	}
-	next, behind := o.s.Behind(src)
-	s.say("in epoch %d; what lies below %d is of epoch %d", o.s.Epoch(src), next, behind)
+	next, behind := o.s.log.Behind(src)
+	s.say("in epoch %d; what lies below %d is of epoch %d", o.s.log.Epoch(src), next, behind)
 }
 
 // unreadable NAME FIRST LAST REASON: a range of the input.
 func (s *stage) playUnreadable(args, _ []string) {
 	o := s.owner(args[0])
 	bad := Unreadable{First: int64(s.number(args[1])), Last: int64(s.number(args[2])), TooLarge: args[3] == "too-large", Why: errors.New(args[3]), Detail: args[3]}
-	behind, n := o.s.PassOver(Input, o.s.Next(Input), bad)
+	behind, n := o.s.log.PassOver(Input, o.s.log.Next(Input), bad)
 	o.must(o.s.Step(Input, behind, o.clock()))
-	s.say("passed over %d, goes on at %d", n, o.s.Next(Input))
+	s.say("passed over %d, goes on at %d", n, o.s.log.Next(Input))
 	s.asked(o)
 }
 
@@ -282,7 +282,7 @@ func (s *stage) playSweep(args, _ []string) {
 	o := s.owner(args[0])
 	n := 0
 	for range 256 { // each looks at some places only
-		left, err := o.s.Sweep(o.clock())
+		left, err := o.s.judge.Sweep(o.clock())
 		o.must(err)
 		n += left
 	}
@@ -293,9 +293,9 @@ func (s *stage) playSweep(args, _ []string) {
 // ends NAME [all]: publishes those of moved blocks that are due.
 func (s *stage) playEnds(args, _ []string) {
 	o, all := s.owner(args[0]), len(args) > 1
-	s.say("%d wait", o.s.EndsWaiting())
-	for _, key := range o.s.EndsDue(all, o.clock()) {
-		o.s.PublishEnds(key, all, o.clock())
+	s.say("%d wait", o.s.verdicts.EndsWaiting())
+	for _, key := range o.s.verdicts.EndsDue(all, o.clock()) {
+		o.s.verdicts.PublishEnds(key, all, o.clock())
 	}
 	s.asked(o)
 }

@@ -54,17 +54,17 @@ type unpackedKey struct {
 }
 
 // packRecord counts what a pack has of events that have not come before.
-func (s *intake) packRecord(rec *record.Record) error {
-	u := &s.unpacking
-	u.begin(rec.Value, &s.rules)
-	u.behind = s.rules.mayBeBehind(s.cfg.Settled, rec, u.by)
+func (in *intake) packRecord(rec *record.Record) error {
+	u := &in.unpacking
+	u.begin(rec.Value, &in.rules.Rules)
+	u.behind = in.rules.mayBeBehind(in.log.cfg.Settled, rec, u.by)
 	for place := 0; !u.Bad && len(u.Buf) > 0; place++ {
-		if err := s.unpackEvent(u, rec, place); err != nil {
+		if err := in.unpackEvent(u, rec, place); err != nil {
 			return err
 		}
 	}
 	if u.Bad { // what stands before is counted
-		s.deadLetter(Loop, rec, nil, errPack)
+		in.log.deadLetter(Loop, rec, nil, errPack)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (u *unpacking) forget() {
 }
 
 // unpackEvent gathers an event's steps, unless it has come before.
-func (s *intake) unpackEvent(u *unpacking, rec *record.Record, place int) error {
+func (in *intake) unpackEvent(u *unpacking, rec *record.Record, place int) error {
 	u.from.offset += int64(u.Uvarint())
 	u.from.index = int(u.Uvarint())
 	u.sum += event.Micros(u.Varint()) // it wraps around to NoTime and back
@@ -102,24 +102,24 @@ func (s *intake) unpackEvent(u *unpacking, rec *record.Record, place int) error 
 		id: id, at: at, broker: u.broker, source: Loop, place: applied{rec.Offset + 1, place},
 		cause: verdict.Cause{ID: id, Partition: u.from.partition, Offset: u.from.offset},
 	}
-	s.broker, s.last[Loop] = max(s.broker, u.broker), u.broker
-	again := s.origins[u.from.partition].covers(u.from)
+	in.log.broker, in.log.last[Loop] = max(in.log.broker, u.broker), u.broker
+	again := in.origins[u.from.partition].covers(u.from)
 	if again {
-		s.tally.Replayed++
+		in.log.tally.Replayed++
 	}
-	before := s.gathered.mark()
+	before := in.gathered.mark()
 	for range keys {
 		w, err := u.work()
 		if u.Bad || err != nil {
-			s.gathered.cut(before) // an event counts on all of its keys, or on none
+			in.gathered.cut(before) // an event counts on all of its keys, or on none
 			return err
 		}
 		if !again && len(w.Hits) > 0 {
-			s.gathered.add(&w, &step)
+			in.gathered.add(&w, &step)
 		}
 	}
 	if !again {
-		s.origins[u.from.partition] = seen{applied{u.from.offset + 1, u.from.index}, u.from.generation}
+		in.origins[u.from.partition] = seen{applied{u.from.offset + 1, u.from.index}, u.from.generation}
 	}
 	return nil
 }

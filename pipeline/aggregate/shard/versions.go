@@ -97,36 +97,38 @@ func becomeStrict(now, before *rules.Set) bool {
 }
 
 // Said is the version of the rules that enforcers ask by: it is durable in the verdict topic.
-func (s *issuing) Said() uint64 { return s.announced.said.number }
+func (l *Levels) Said() uint64 { return l.announced.said.number }
 
-// announce notes that another version is in force from here on.
-func (s *judging) announce(before *rules.Set) {
-	a := &s.announced
+// announce notes that another version is in force from here on. It reports whether a pass over all keys has to publish
+// their levels first.
+func (l *Levels) announce(before *rules.Set) (pass bool) {
+	a := &l.announced
 	was := before != nil && before.NewPermits() != nil
-	a.set = s.rules.Set
+	a.set = l.rules.Set
 	a.lack()
 	switch {
-	case !s.levels.on && !was && a.said.name == "", a.said.name == s.rules.name():
-		return
-	case becomeStrict(s.rules.Set, before):
+	case !l.on && !was && a.said.name == "", a.said.name == l.rules.name():
+		return false
+	case becomeStrict(l.rules.Set, before):
 		a.pass, a.due = true, nil
-		s.judged.done = 0
+		return true
 	case !a.pass:
-		s.say()
+		l.say()
 	}
+	return false
 }
 
 // say has the version said behind all levels that wait.
-func (s *judging) say() {
-	a := &s.announced
-	r := s.rules // a copy: newer ones may come first
+func (l *Levels) say() {
+	a := &l.announced
+	r := l.rules.Rules // a copy: newer ones may come first
 	a.due, a.behindQueued, a.behindAsked = &r, a.queued, -1
-	s.sayIfDue()
+	l.sayIfDue()
 }
 
 // sayIfDue says the version when all levels before it are on their way.
-func (s *issuing) sayIfDue() {
-	a := &s.announced
+func (l *Levels) sayIfDue() {
+	a := &l.announced
 	if a.due == nil || a.taken < a.behindQueued {
 		return
 	}
@@ -146,7 +148,7 @@ func (s *issuing) sayIfDue() {
 		a.heard = append(a.heard, is)
 	}
 	a.lack()
-	s.out.States = append(s.out.States, Append{Key: []byte(sayingKey), Value: value, Urgent: true, Ack: &Ack{saying: &is}})
+	l.log.out.States = append(l.log.out.States, Append{Key: []byte(sayingKey), Value: value, Urgent: true, Ack: &Ack{saying: &is}})
 }
 
 // says takes in that a version goes out: levels behind it need not name what the ones before had.

@@ -15,22 +15,22 @@ import (
 func (r *levelRig) use(number int64, spec string) {
 	r.t.Helper()
 	rules := Rules{Number: number, Published: uint64(number), Set: compile(r.t, spec)}
-	if err := r.s.Use(rules); err != nil {
+	if err := r.s.judge.Use(rules); err != nil {
 		r.t.Fatal(err)
 	}
 	for {
-		keys, more := r.s.NextToJudge(rules)
+		keys, more := r.s.judge.NextToJudge(rules)
 		if !more {
 			break
 		}
 		for _, key := range keys {
-			if _, err := r.s.Judge(key, r.clock); err != nil {
+			if _, err := r.s.judge.Key(key, r.clock); err != nil {
 				r.t.Fatal(err)
 			}
 		}
-		r.s.PartJudged(rules)
+		r.s.judge.PartJudged(rules)
 	}
-	if err := r.s.PassDone(rules); err != nil {
+	if err := r.s.judge.PassDone(rules); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -71,10 +71,10 @@ func TestVersionsAreSaidBehindTheirLevels(t *testing.T) {
 // takeStrict asks for so many levels, and has none of their states acknowledged.
 func (r *levelRig) takeStrict(most int) string {
 	r.t.Helper()
-	if _, err := r.s.PublishLevels(most); err != nil {
+	if _, err := r.s.levels.Publish(most); err != nil {
 		r.t.Fatal(err)
 	}
-	return fmt.Sprint(r.s.out.Verdicts)[1 : len(fmt.Sprint(r.s.out.Verdicts))-1]
+	return fmt.Sprint(r.s.log.out.Verdicts)[1 : len(fmt.Sprint(r.s.log.out.Verdicts))-1]
 }
 
 // Who takes over says the version again, behind all levels, unless a checkpoint says that it is said.
@@ -85,15 +85,15 @@ func TestTheVersionIsSaidAtATakeover(t *testing.T) {
 			strict = r.s.rules.name()
 		}
 		c := r.s.snapshot()
-		c.Strict, c.Judged = strict, r.s.judged.record()
-		r.s.restoring.checkpoint = c
-		if _, err := r.s.Resume(Found{Committed: -1}, r.clock); err != nil {
+		c.Strict, c.Judged = strict, r.s.judge.judged.record()
+		r.s.takeover.checkpoint = c
+		if _, err := r.s.takeover.Resume(Found{Committed: -1}, r.clock); err != nil {
 			t.Fatal(err)
 		}
-		if r.s.AllJudged() != (strict != "") {
-			t.Errorf("%s: all keys are judged: %t", name, r.s.AllJudged())
+		if r.s.judge.AllJudged() != (strict != "") {
+			t.Errorf("%s: all keys are judged: %t", name, r.s.judge.AllJudged())
 		}
-		if gone := r.s.announced.heard[0].lacks(&rules.Set{}); len(gone) != 1 && strict != "" {
+		if gone := r.s.levels.announced.heard[0].lacks(&rules.Set{}); len(gone) != 1 && strict != "" {
 			t.Errorf("%s: of the limits that enforcers ask under, %v are known", name, gone)
 		}
 	}
@@ -112,11 +112,11 @@ func TestLevelsBeforeTheirVersionSayWhichLimitsAreGone(t *testing.T) {
 	gone := []protocol.Section{protocol.Gone(was.Set.Limits[0].Hash.String(), 1)}
 	said := func(r *levelRig) []protocol.Section { // by the level of an event
 		r.count(`"id":"e%d","outcome":"ok"`, r.next)
-		if _, err := r.s.PublishLevels(10); err != nil {
+		if _, err := r.s.levels.Publish(10); err != nil {
 			t.Fatal(err)
 		}
 		var sections []protocol.Section
-		for _, a := range r.s.out.States {
+		for _, a := range r.s.log.out.States {
 			if a.Ack != nil && a.Ack.level != nil {
 				sections = a.Ack.level.Sections
 			}
@@ -127,21 +127,21 @@ func TestLevelsBeforeTheirVersionSayWhichLimitsAreGone(t *testing.T) {
 
 	r := newLevelRig(t)
 	r.s = New(Config{Of: 1, Topics: simTopics}, was)
-	r.s.announce(nil)
-	if err := r.s.PassDone(was); err != nil {
+	r.s.levels.announce(nil)
+	if err := r.s.judge.PassDone(was); err != nil {
 		t.Fatal(err)
 	}
 	if got := said(r); len(got) > 0 {
 		t.Errorf("with the version that is said, %v", got)
 	}
-	if err := r.s.Use(is); err != nil {
+	if err := r.s.judge.Use(is); err != nil {
 		t.Fatal(err)
 	}
 	if got := said(r); !reflect.DeepEqual(got, gone) {
 		t.Errorf("before the next version is said, %v, want %v", got, gone)
 	}
 	c := r.s.snapshot()
-	if err := r.s.PassDone(is); err != nil {
+	if err := r.s.judge.PassDone(is); err != nil {
 		t.Fatal(err)
 	}
 	r.want("when all keys are judged", "version 2")
@@ -156,10 +156,10 @@ func TestLevelsBeforeTheirVersionSayWhichLimitsAreGone(t *testing.T) {
 	}
 	r = newLevelRig(t)
 	r.s = New(Config{Of: 1, Topics: simTopics}, is)
-	if r.s.restoring.checkpoint, err = decodeCheckpoint(value); err != nil {
+	if r.s.takeover.checkpoint, err = decodeCheckpoint(value); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.s.Resume(Found{Committed: -1}, r.clock); err != nil {
+	if _, err := r.s.takeover.Resume(Found{Committed: -1}, r.clock); err != nil {
 		t.Fatal(err)
 	}
 	if got := said(r); !reflect.DeepEqual(got, gone) {
@@ -184,21 +184,21 @@ func TestACrashBehindAVersionForgetsNoLimit(t *testing.T) {
 
 	r := newLevelRig(t)
 	r.s = New(Config{Of: 1, Topics: simTopics}, versions[0])
-	r.s.announce(nil)
-	if err := r.s.PassDone(versions[0]); err != nil {
+	r.s.levels.announce(nil)
+	if err := r.s.judge.PassDone(versions[0]); err != nil {
 		t.Fatal(err)
 	}
 	r.want("at the start", "version 1")
 	c := r.s.snapshot()
-	if err := r.s.Use(versions[1]); err != nil {
+	if err := r.s.judge.Use(versions[1]); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.s.PassDone(versions[1]); err != nil {
+	if err := r.s.judge.PassDone(versions[1]); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range r.s.out.States { // it is on its way: a level may come before it, or behind
-		if string(a.Key) == sayingKey && !reflect.DeepEqual(r.s.announced.gone, []protocol.Section{of(0)}) {
-			t.Errorf("before it is said, levels name %v", r.s.announced.gone)
+	for _, a := range r.s.log.out.States { // it is on its way: a level may come before it, or behind
+		if string(a.Key) == sayingKey && !reflect.DeepEqual(r.s.levels.announced.gone, []protocol.Section{of(0)}) {
+			t.Errorf("before it is said, levels name %v", r.s.levels.announced.gone)
 		}
 	}
 	r.want("when all keys are judged", "version 2")
@@ -217,16 +217,16 @@ func TestACrashBehindAVersionForgetsNoLimit(t *testing.T) {
 		{"with others", versions[2], []protocol.Section{of(0), of(1)}},
 	} {
 		s := New(Config{Of: 1, Topics: simTopics}, tt.is)
-		if s.restoring.checkpoint, err = decodeCheckpoint(value); err != nil {
+		if s.takeover.checkpoint, err = decodeCheckpoint(value); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.loadOwnerRecord([]byte(sayingKey), r.saying); err != nil {
+		if err := s.takeover.loadOwnerRecord([]byte(sayingKey), r.saying); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Resume(Found{Committed: -1}, r.clock); err != nil {
+		if _, err := s.takeover.Resume(Found{Committed: -1}, r.clock); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.announced.gone; !reflect.DeepEqual(got, tt.gone) {
+		if got := s.levels.announced.gone; !reflect.DeepEqual(got, tt.gone) {
 			t.Errorf("%s, levels name %v, want %v", tt.what, got, tt.gone)
 		}
 	}

@@ -4,12 +4,12 @@ import "github.com/tallygate/tallygate/pipeline/event"
 
 // compare tallies what an event contradicts of the vocabulary. Only the partition that an event was sent
 // to does, once for each record that it reads.
-func (s *intake) compare(e *event.Event) {
-	if s.vocabulary == nil {
+func (in *intake) compare(e *event.Event) {
+	if in.rules.vocabulary == nil {
 		return
 	}
-	s.mismatches = s.vocabulary.Event(s.mismatches[:0], e)
-	for _, m := range s.mismatches {
-		s.tally.Mismatches[m]++
+	in.mismatches = in.rules.vocabulary.Event(in.mismatches[:0], e)
+	for _, m := range in.mismatches {
+		in.log.tally.Mismatches[m]++
 	}
 }

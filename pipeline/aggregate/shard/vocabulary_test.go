@@ -28,9 +28,9 @@ func TestEventsAreComparedOnce(t *testing.T) {
 		if err := s.Step(src, offset+1, clock); err != nil {
 			t.Fatal(err)
 		}
-		s.out.Reset()
-		defer clear(s.tally.Mismatches)
-		return maps.Clone(s.tally.Mismatches)
+		s.log.out.Reset()
+		defer clear(s.log.tally.Mismatches)
+		return maps.Clone(s.log.tally.Mismatches)
 	}
 	value := []byte(`[{"uid":"u","api":"b","attrs":{"plan":"gold","x":1}},{"uid":"u","api":"a","attrs":{"plan":"pro"}},{"uid":"u","api":"b","time":"2001-01-01T00:00:00Z"}]`)
 	want := map[rules.Mismatch]uint64{{What: "api", Name: "b"}: 2, {What: "value", Name: "plan"}: 1, {What: "attr", Name: "x"}: 1}
@@ -41,7 +41,7 @@ func TestEventsAreComparedOnce(t *testing.T) {
 	if got := tally(Loop, 0, forward); len(got) > 0 {
 		t.Errorf("what another partition forwarded: %v", got)
 	}
-	if err := s.Use(Rules{Set: compile(t, `
+	if err := s.judge.Use(Rules{Set: compile(t, `
   rules: [{name: r, match: {api: "*"}, limit: 2, per: 1h, then: {block: until-reset}}]`)}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,10 +32,10 @@ func newPart(g *Group, id int32, v *owner.Rules) *Part {
 		ID: id, Of: Partitions, MaxDeadLetter: 1 << 20, Instance: "asktest",
 		PackAfter: 1000 * event.Hour, // others get whole events, which need no version of the rules
 	}, shard.Rules{Number: v.Number, Set: v.Set})
-	_, err := p.shard.Resume(shard.Found{Committed: -1}, clock())
+	_, err := p.shard.Takeover().Resume(shard.Found{Committed: -1}, clock())
 	if err == nil {
 		p.perform(nil)
-		err = p.shard.Republish(clock())
+		err = p.shard.Takeover().Republish(clock())
 	}
 	p.perform(nil)
 	must(g.t, err)
@@ -102,7 +102,7 @@ func (p *Part) Live() bool { return true }
 // Sight returns all that a shard knows by itself: no times of takeovers or checkpoints.
 func (p *Part) Sight() (s owner.Sight) {
 	p.View(func(is *shard.Shard, _ *owner.Rules) {
-		s.Keys, s.Bytes, s.Blown = is.Keys(), is.Bytes(), is.BlownRules()
+		s.Keys, s.Bytes, s.Blown = is.Keys(), is.Bytes(), is.Judge().BlownRules()
 	})
 	return s
 }
