@@ -11,8 +11,8 @@ type Above struct {
 	Limit  *Limit
 	Shadow bool // nothing was to keep it out: the limit's verdicts are in shadow mode
 
-	// Since is how long before the event, by the event's own time, the verdict in force began; 0 for
-	// the event that triggered it. NoTime when none is in force, or the event is of ended windows only.
+	// Since is the time from the beginning of the verdict in force to the event, by the event's own time; 0 for the
+	// event that triggered it. NoTime when none is in force, or the event is of ended windows only.
 	Since event.Micros
 }
 

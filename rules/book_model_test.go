@@ -40,7 +40,7 @@ type bookEvent struct {
 	takenAltogether event.Decimal
 }
 
-// bookVerdict is what was published last.
+// bookVerdict is the last verdict published.
 type bookVerdict struct {
 	on           bool
 	since, until event.Micros
@@ -50,7 +50,7 @@ type bookVerdict struct {
 	lastUntil    event.Micros
 }
 
-// bookChange is what both have of a verdict.
+// bookChange holds the fields of a verdict that both have.
 type bookChange struct {
 	Rule, Step   string
 	State        verdict.State
@@ -162,7 +162,7 @@ func (l *bookLimit) named(hit *Hit, at event.Micros) *bookEvent {
 	return nil
 }
 
-// takes is how much a refund takes back.
+// takes returns the amount that a refund takes back.
 func (l *bookLimit) takes(hit *Hit, at event.Micros) event.Decimal {
 	if e := l.named(hit, at); e != nil {
 		return e.back(hit.Cost, l.Rule.Count == CountEvents)
@@ -283,7 +283,7 @@ func (l *bookLimit) leaves(in *Input, added windows.Added, told event.Decimal, s
 	return []Left{{Limit: l.Limit, Of: limit, Count: l.Window.Count(l.window), Since: t, Until: l.leftUntil(t)}}
 }
 
-// leftUntil is when the window ends, or nothing of the count is left.
+// leftUntil returns the moment at which the window ends, or nothing of the count is left.
 func (l *bookLimit) leftUntil(t event.Micros) event.Micros {
 	if l.Window.Kind == windows.Sliding {
 		return t + l.Window.Per

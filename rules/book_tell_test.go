@@ -5,8 +5,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// tell is what a denied request's event does: it tells limits under which something counts, or is in force, unless a
-// later event has, and a verdict in force is judged by that.
+// tell applies a denied request's event: it tells limits under which something counts, or is in force, unless a later
+// event has, and a verdict in force is judged by that.
 func (b *book) tell(in Input, exempt func(*Limit, event.Micros) bool) (changes []bookChange) {
 	for _, hit := range in.Hits {
 		l := b.limit(hit.Limit)

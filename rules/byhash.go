@@ -29,7 +29,7 @@ func (x *byHash) of(hash SectionHash) *Limit {
 	return x.slots[x.place(hashName(hash))].limit
 }
 
-// place is where a hash is, or would be.
+// place finds the index of a hash, or where it would be.
 func (x *byHash) place(name uint64) int {
 	mask := len(x.slots) - 1
 	i := int(name) & mask

@@ -14,7 +14,7 @@ import (
 // and permits, and in processes by themselves, is the limit's under each of its names. Any other window, key,
 // count or name of the rule makes a new limit, which begins with nothing.
 
-// Names are what the limit's counters may be called: its Hash, and what they were called when the rule had
+// Names lists the hashes under which the limit's counters may stand: its Hash, and those from when the rule had
 // another number, tiers or refunds.
 func (l *Limit) Names() []SectionHash {
 	out := []SectionHash{l.Hash}
@@ -33,7 +33,7 @@ func (l *Limit) Carry(window []byte, of SectionHash) []byte {
 	return l.Window.Carry(append([]byte(nil), window...), l.windowOf(of))
 }
 
-// windowOf is what the limit's counters in a section of a name are of.
+// windowOf returns the window of the limit's counters in a section of a name.
 func (l *Limit) windowOf(hash SectionHash) *windows.Spec {
 	if hash == l.Hash {
 		return &l.Window

@@ -5,14 +5,14 @@ import (
 	"github.com/tallygate/tallygate/rules/when"
 )
 
-// clock says which tier a key has at a moment at which no event tells it: one whose predicate asks for the time comes
-// into force, and goes, by itself. It keeps what it found, since a flood of a blocked key asks with each event.
+// clock finds a key's tier at a moment at which no event tells it: one whose predicate asks for the time comes into
+// force, and goes, by itself. It keeps what it found, since a flood of a blocked key asks with each event.
 type clock struct {
 	predicates *when.Evaluator
 	days       map[toldDay][]shift
 }
 
-// toldDay is what the shifts of a day follow from.
+// toldDay identifies days with the same shifts.
 type toldDay struct {
 	limit *Limit
 	told  uint64       // the tier that the key was told last
@@ -47,7 +47,7 @@ func (k *KeyLimits) stepOf(t *Tier) event.Micros {
 	return hourStep
 }
 
-// tierAt is which tier a key has at a moment that was told one before.
+// tierAt returns a key's tier at a moment, given the one that it was told before.
 func (c *clock) tierAt(l *Limit, told uint64, at event.Micros) uint64 {
 	tier, _ := c.tierUntil(l, told, at)
 	return tier

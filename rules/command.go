@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// CommandKind is what a command does.
+// CommandKind selects a command's effect.
 type CommandKind uint8
 
 // What commands do to one key. A command is about one rule, or one limit (rule/limit), or about
@@ -77,7 +77,7 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 	return dst, res
 }
 
-// commandOwn is what a command does to what the key has of its own.
+// commandOwn applies a command to the key's own section.
 func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 	m := &p.keySection.Manual
 	p.keySection.Any = true

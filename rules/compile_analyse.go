@@ -75,7 +75,7 @@ func (c *analyst) contradict(n *yaml.Node, what string) {
 	c.counts = logic.Always() // it was told
 }
 
-// base is what a term can be in any event.
+// base returns a term's values in any event.
 func (c *analyst) base(term string) logic.Domain {
 	if name, isAttr := strings.CutPrefix(term, when.AttrTerm("")); isAttr {
 		return c.events().Attrs.AttrDomain(name)
@@ -84,7 +84,7 @@ func (c *analyst) base(term string) logic.Domain {
 	return d
 }
 
-// terms are what `match` asks for, besides the outcome that it leaves out by itself.
+// terms lists the conditions of `match`, besides the outcome that it leaves out by itself.
 func (rm *ruleMatch) terms() map[string]logic.Domain {
 	out := map[string]logic.Domain{"api": rm.apiDomain()}
 	if len(rm.outcomes) > 0 {
@@ -138,7 +138,7 @@ func (rm *ruleMatch) apiDomain() logic.Domain {
 	return d
 }
 
-// keyTerms are what an event needs to be counted at all.
+// keyTerms lists the fields that an event needs to be counted at all.
 func (c *analyst) keyTerms() map[string]logic.Domain {
 	there := logic.OfKinds(logic.Anything &^ (logic.Nil | logic.Fails))
 	out := map[string]logic.Domain{}

@@ -68,7 +68,7 @@ func (c *ruleReader) distinct(n *yaml.Node) {
 	}
 }
 
-// distinctFields are what can be counted besides attributes.
+// distinctFields can be counted besides attributes.
 var distinctFields = []string{"api", "ip", "uid"}
 
 // refunds reads whether a rule remembers its events.

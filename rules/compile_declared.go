@@ -158,7 +158,7 @@ func (c *vocabularyReader) knownAPI(n *yaml.Node, pattern string) bool {
 	return problem == "" || c.Refuse(c.At(n, hint, problem))
 }
 
-// guess is when.DidYouMean for the first mistakes.
+// guess calls when.DidYouMean for the first mistakes.
 func (c *vocabularyReader) guess(word string, candidates func() []string) string {
 	if c.guesses++; c.guesses > maxGuesses {
 		return ""
@@ -217,7 +217,7 @@ func (c *vocabularyReader) knownValue(n *yaml.Node, name, text string) bool {
 	return c.Refuse(c.At(n, hint, problem))
 }
 
-// declared is what an attribute is declared to be; nil where that is nothing.
+// declared returns an attribute's declaration; nil for none.
 func (c *vocabularyReader) declared(name string) *when.Attr {
 	if c.vocabulary == nil {
 		return nil
@@ -225,7 +225,7 @@ func (c *vocabularyReader) declared(name string) *when.Attr {
 	return c.vocabulary.attrs[name]
 }
 
-// events are what predicates may ask for.
+// events describes the events for predicates.
 func (c *vocabularyReader) events() when.Declared {
 	if c.vocabulary == nil {
 		return when.Declared{}

@@ -136,8 +136,8 @@ func (c exemptReader) countsBy() string {
 	return "the rule counts by " + strings.Join(c.r.Shape.dims(), ", ")
 }
 
-// useWhen says what to write instead of an exemption by ip for a rule whose keys have none: the aggregator
-// judges keys, and an event's address is in none of them.
+// useWhen suggests a predicate in place of an exemption by ip for a rule whose keys have none: the aggregator judges
+// keys, and an event's address is in none of them.
 const useWhen = `leave events of a network out by when: not inNetwork(ip, "10.0.0.0/8")`
 
 // address reads an address, a network, or the name of a list of networks.

@@ -11,8 +11,7 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// windowKind is how one kind of window is read from a rule file. What its counters can do windows.Kind
-// and windows.Spec say.
+// windowKind reads one kind of window from a rule file. What its counters can do windows.Kind and windows.Spec say.
 type windowKind struct {
 	doc    string   // half a sentence
 	fields []string // of a rule, besides `per` and `window`
@@ -20,8 +19,8 @@ type windowKind struct {
 	// read reads the fields of a limit's window; false when there is a mistake that leaves none.
 	read func(c *limitReader) bool
 
-	// hash is what gives the counters their meaning. They are called by it in states: counters with
-	// another text start empty.
+	// hash names the meaning of the counters. They are called by it in states: counters with another text start
+	// empty.
 	hash func(w *windows.Spec) string
 
 	// words say over which time a limit counts, behind the number.
@@ -37,7 +36,7 @@ type windowKind struct {
 	// instead has hints for fields that the kind does not have, and people expect.
 	instead map[string]string
 
-	// grain is what a quota's end that moves is rounded up to; nil: a sixtieth of the window.
+	// grain is the unit to which the moving end of a quota is rounded up; nil: a sixtieth of the window.
 	grain func(w *windows.Spec) event.Micros
 
 	// former are other windows that the limit's counters may have been of, and that they are carried

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// inFlight is what rule files write for a window that is none: what is under way now.
+// inFlight names a window that is none in rule files: actions under way now.
 const inFlight = "in-flight"
 
 // inFlight reads a limit on what is under way.

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Notify says which routes of tallygate notify tell a rule's verdicts.
+// Notify selects the routes of tallygate notify that tell a rule's verdicts.
 type Notify struct {
 	Routes []string // by their names, in order; none: all that are about verdicts
 }

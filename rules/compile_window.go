@@ -35,7 +35,7 @@ func (c *limitReader) per() (event.Micros, bool) {
 	return c.duration(n, "per")
 }
 
-// inDuration says how to write a civil unit for the other windows.
+// inDuration rewrites a civil unit for the other windows.
 var inDuration = map[string]string{
 	"hour": "per: 1h", "day": "per: 1d", "week": "per: 7d", "month": "per: 30d", "year": "per: 365d",
 }

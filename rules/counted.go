@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Counter says how much keys have counted under some limits of a set. It may be used by one goroutine at a time.
+// Counter counts keys by their counts under some limits of a set. It may be used by one goroutine at a time.
 type Counter struct {
 	stepper *Stepper
 	of      []*Limit

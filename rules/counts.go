@@ -5,7 +5,7 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// counts is what a key has under one limit, taken apart: a section that is counted in and judged.
+// counts is a key's section of one limit, taken apart: it is counted in and judged.
 type counts struct {
 	window []byte          // of the hit that is judged
 	extras keystate.Extras // of the section

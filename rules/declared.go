@@ -13,8 +13,8 @@ import (
 	"github.com/tallygate/tallygate/rules/when"
 )
 
-// Vocabulary is what a set declares that events say: the APIs that there are, and the attributes. It is
-// immutable and may be used by many goroutines. Nothing is counted otherwise for it.
+// Vocabulary lists the APIs and attributes that a set declares. It is immutable and may be used by many goroutines.
+// Nothing is counted otherwise for it.
 type Vocabulary struct {
 	apis     []string // names and patterns, sorted; nil: any API
 	names    map[string]bool
@@ -22,7 +22,7 @@ type Vocabulary struct {
 	attrs    when.Attrs // nil: any attribute
 }
 
-// Vocabulary is what the set declares, nil when that is nothing.
+// Vocabulary returns the set's declarations, nil without any.
 func (s *Set) Vocabulary() *Vocabulary { return s.vocabulary }
 
 // HasAPI reports whether events may have a name, or a name of a pattern.
@@ -84,7 +84,7 @@ func APIMistake(pattern string) string {
 	return problem
 }
 
-// Mismatch is what an event says and the vocabulary does not have, without the value.
+// Mismatch is an event's contradiction to the vocabulary, without the value.
 type Mismatch struct {
 	What string // one of the Mismatch constants
 	Name string // of the API, or of the attribute; OtherNames
@@ -105,8 +105,8 @@ const (
 	maxMismatchName  = 64  // bytes
 )
 
-// VocabularyCheck says what of events contradicts a vocabulary. Each goroutine has one of its own; it
-// allocates only for names that it has not met.
+// VocabularyCheck compares events with a vocabulary. Each goroutine has one of its own; it allocates only for names
+// that it has not met.
 type VocabularyCheck struct {
 	*Vocabulary
 
@@ -191,7 +191,7 @@ func (c *VocabularyCheck) mismatch(what, name string) Mismatch {
 	return Mismatch{what, told}
 }
 
-// Explain says what a mismatch of an event is, with what was probably meant.
+// Explain describes an event's mismatch, with a guess at what was meant.
 func (v *Vocabulary) Explain(m Mismatch, e *event.Event) (problem, hint string) {
 	if m.What == MismatchAPI {
 		return v.unknownAPI(m.Name, when.DidYouMean, v.likeName)

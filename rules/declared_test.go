@@ -57,7 +57,7 @@ func TestOverlapIsThatANameIsOneOfBoth(t *testing.T) {
 	}
 }
 
-// drawnVocabulary is what a model knows of a vocabulary: what is written in it.
+// drawnVocabulary is a model of a vocabulary: the declarations as they are written.
 type drawnVocabulary struct {
 	apis  []string
 	types map[string]string
@@ -109,7 +109,7 @@ func drawVocabulary(rng *rand.Rand) (v drawnVocabulary, text string) {
 	return v, text
 }
 
-// mismatches says what an event contradicts, the plain way.
+// mismatches lists an event's contradictions, the plain way.
 func (v *drawnVocabulary) mismatches(e *event.Event) (out []Mismatch) {
 	if v.apis != nil && !slices.ContainsFunc(v.apis, func(p string) bool { return verdict.MatchAPI(p, e.API) }) {
 		out = append(out, Mismatch{MismatchAPI, e.API})

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Giver says who gave an exemption, and why. The zero value is that nobody knows.
+// Giver names the person behind an exemption, and the reason. The zero value is that nobody knows.
 type Giver struct {
 	By, OnBehalfOf, Reason string
 }
@@ -20,7 +20,7 @@ const (
 	maxReasonNote = 400
 )
 
-// note is how a state keeps it; nil for nothing.
+// note encodes it for a state; nil for nothing.
 func (w *Giver) note() []byte {
 	if *w == (Giver{}) {
 		return nil

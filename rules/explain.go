@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// Explanation says where a key stands under one limit at one moment.
+// Explanation describes a key's position under one limit at one moment.
 type Explanation struct {
 	Rule      string           `json:"rule"`             // the limit's name: rule, or rule/limit
 	Public    string           `json:"public,omitempty"` // the rule's public name
@@ -34,9 +34,9 @@ type Explanation struct {
 	Candidate *verdict.Verdict `json:"candidate,omitempty"` // the same of its candidate
 }
 
-// Explain says where a key stands at now under every limit that counts by the key's
-// dimensions, in the set's order; also under those that it has not met. A non-empty api leaves only
-// rules that match or cover it. A block by a command comes first. state is as for Step.
+// Explain describes a key's position at now under every limit that counts by the key's dimensions, in the set's
+// order; also under those that it has not met. A non-empty api leaves only rules that match or cover it. A block by a
+// command comes first. state is as for Step.
 func (s *Set) Explain(state, key []byte, now event.Micros, api string) []Explanation {
 	return s.NewStepper().Explain(state, key, now, api)
 }

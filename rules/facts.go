@@ -5,7 +5,7 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// outcome is what became of a limit's block by one event.
+// outcome is the effect of one event on a limit's block.
 type outcome uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	cleared                // it ended before its end
 )
 
-// facts are what a judge knows.
+// facts are a judge's inputs.
 type facts struct {
 	window  []byte
 	added   windows.Added
@@ -34,7 +34,7 @@ type facts struct {
 	pass    bool          // a pass over changed rules judges, and no event
 }
 
-// against is what is known for the judge of another limit, which has no tiers.
+// against returns the facts for the judge of another limit, which has no tiers.
 func (f *facts) against(limit event.Decimal) facts {
 	other := *f
 	other.limit, other.ahead = limit, nil

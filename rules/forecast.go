@@ -5,8 +5,8 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// forecast is what limits a key will have under a limit if no event tells another one: tiers follow the clock, and
-// an override may have an end.
+// forecast predicts a key's limits under a limit if no event tells another one: tiers follow the clock, and an
+// override may have an end.
 type forecast struct {
 	clock  *clock
 	extras *keystate.Extras
@@ -14,7 +14,7 @@ type forecast struct {
 	falls  []fall // of below
 }
 
-// fall is when a count falls below a limit.
+// fall is the moment at which a count falls below a limit.
 type fall struct {
 	limit event.Decimal
 	at    event.Micros
@@ -56,7 +56,7 @@ func (n *forecast) below(l *Limit, window []byte, at event.Micros) (until event.
 	}
 }
 
-// fall is when the window's count falls below a limit.
+// fall returns the moment at which the window's count falls below a limit.
 func (n *forecast) fall(l *Limit, window []byte, limit event.Decimal) event.Micros {
 	for _, f := range n.falls {
 		if f.limit == limit {

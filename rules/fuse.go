@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// fuseLeast is how many keys a rule may block whatever their share.
+// fuseLeast is the number of keys from which a rule's share counts.
 const fuseLeast = 20
 
 // Fuses keep, for one partition, count of the keys that each rule with a fuse blocks, and put a

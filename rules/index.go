@@ -32,7 +32,7 @@ type apiEntry[R comparable] struct {
 	unit    event.Decimal // what it counts for an event of cost 1, unless it sums
 }
 
-// apiNode is where the patterns are that begin with the same segments.
+// apiNode holds the patterns that begin with the same segments.
 type apiNode[R comparable] struct {
 	here    []apiEntry[R]          // patterns that end here
 	literal map[string]*apiNode[R] // next segments without `*`
@@ -181,7 +181,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// apiSlots is how many APIs' rules a Matcher remembers; names that share a slot take turns.
+// apiSlots bounds the APIs whose rules a Matcher remembers; names that share a slot take turns.
 const apiSlots = 1024
 
 // apiCache remembers which rules are for the APIs that were asked for last.

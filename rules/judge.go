@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// CandidateName is what the verdicts of the limit's candidate are called; "" when it has none.
+// CandidateName names the verdicts of the limit's candidate; "" when it has none.
 func (l *Limit) CandidateName() string {
 	if l.Candidate == 0 {
 		return ""
@@ -18,7 +18,7 @@ func (l *Limit) CandidateName() string {
 	return l.Name + candidateSuffix
 }
 
-// candidateSuffix is what the verdicts of a candidate are called behind the limit's name.
+// candidateSuffix stands behind the limit's name in the verdicts of a candidate.
 const candidateSuffix = "/candidate"
 
 // judge brings a verdict up to date with the window that an event went into. A block that is issued
@@ -82,7 +82,7 @@ func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 	return held
 }
 
-// grain is what the end of a block that moves is rounded up to, and how often it need be published.
+// grain returns the unit to which the moving end of a block is rounded up, and at which it need be published.
 func (l *Limit) grain(s *keystate.Slot) event.Micros {
 	if t := &l.Rule.Then; !t.UntilReset {
 		return max(t.step(s.Steps)/60, minGrain)
@@ -164,7 +164,7 @@ func (t *Then) settle(s *keystate.Slot, out outcome, f *facts) {
 	}
 }
 
-// step is how long the n-th verdict holds; the last step repeats.
+// step returns the length of the n-th verdict; the last step repeats.
 func (t *Then) step(n uint64) event.Micros {
 	if len(t.Steps) == 0 {
 		return 0
@@ -172,7 +172,7 @@ func (t *Then) step(n uint64) event.Micros {
 	return t.Steps[min(max(n, 1), uint64(len(t.Steps)))-1]
 }
 
-// Longest is how long a penalty may hold; 0 for a quota.
+// Longest bounds a penalty's length; 0 for a quota.
 func (t *Then) Longest() (longest event.Micros) {
 	for _, step := range t.Steps {
 		longest = max(longest, step)
@@ -206,7 +206,7 @@ func passesStep(count, limit, share event.Decimal) bool {
 	return aHi > bHi || aHi == bHi && aLo >= bLo
 }
 
-// spent is when the extras no longer matter; NoTime when they don't.
+// spent returns the moment from which the extras no longer matter; NoTime when they don't.
 func (l *Limit) spent(x *keystate.Extras) event.Micros {
 	at := event.NoTime
 	for _, s := range []*keystate.Slot{&x.Live, &x.Candidate} {

@@ -6,8 +6,7 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// Left is what a key has left under a limit with `quota`: what is published of it says so, without
-// Seq.
+// Left is a key's remainder under a limit with `quota`, as it is published, without Seq.
 type Left struct {
 	Limit *Limit
 	Of    event.Decimal // the limit of the key's tier, a bucket's burst; 0: from Since on nothing is known

@@ -8,13 +8,13 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// Level is what a key's state says of its strict limits.
+// Level is the part of a key's state about its strict limits.
 type Level struct {
 	Latest event.Micros // the latest time that was counted; NoTime of an empty state
 	Limits []LimitLevel // that the key has met
 }
 
-// LimitLevel is what is counted under one strict limit.
+// LimitLevel is the count under one strict limit.
 type LimitLevel struct {
 	Limit *Limit
 	Steps []windows.Step // of a window: how its count falls behind the Level's Latest
@@ -80,7 +80,7 @@ func (s *Set) ExemptFrom(dims []event.Dim, given ...Exemptions) event.Micros {
 	return until
 }
 
-// until is when the last exemption from a limit ends; NoTime when there is none.
+// until returns the end of the last exemption from a limit; NoTime when there is none.
 func (x Exemptions) until(l *Limit) event.Micros {
 	until := event.NoTime
 	for i := range x {

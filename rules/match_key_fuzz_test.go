@@ -65,7 +65,7 @@ func bitsName(four, six uint8) string {
 	return shapes[(int(four)*7+int(six))%len(shapes)]
 }
 
-// keyText is what the matcher makes of an event for a key of one dimension.
+// keyText returns the matcher's key of an event for one dimension.
 func keyText(e *event.Event, name string) (string, bool) {
 	set := &Set{Shapes: []*KeyShape{newShape([]string{name})}}
 	m := set.NewMatcher()

@@ -102,7 +102,7 @@ func (m *Matcher) eval(r *Rule, p *when.Predicate, e *event.Event, at event.Micr
 	return holds
 }
 
-// hashOf is what the partition of a Work's key follows from.
+// hashOf hashes the part of a Work's key that decides about its partition.
 func hashOf(e *event.Event, w *Work) uint32 {
 	if !w.Shape.HasUID {
 		return event.Murmur2(w.Key)

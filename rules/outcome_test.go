@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// outcomeSpecs are what rules say of outcomes, and those of testedOutcomes that they mean.
+// outcomeSpecs pair outcomes in rules with those of testedOutcomes that they mean.
 var outcomeSpecs = map[string][]string{
 	"":                            {"success", "failure", "denied", "", "other"},
 	", outcome: success":          {"success"},

@@ -19,7 +19,7 @@ type field[R any] struct {
 	read func(reader R, n *yaml.Node)
 }
 
-// fieldDoc is what is known of a field without reading one.
+// fieldDoc describes a field, without a reader.
 type fieldDoc struct {
 	name     string
 	schema   string // what its value is: a definition of the schema, or one of its own as JSON
@@ -33,7 +33,7 @@ type place[R any] struct {
 	fields []field[R]
 }
 
-// placeDoc is what is known of a place without reading one.
+// placeDoc describes a place, without a reader.
 type placeDoc struct {
 	what    string // what messages call it
 	called  string // where messages say that a field belongs; "" where another place says it
@@ -124,7 +124,7 @@ type compiler struct {
 	tiersAt  map[*Limit][]*yaml.Node      // where the predicates of their tiers are
 }
 
-// defaults are what spec.defaults gives to rules that don't say otherwise.
+// defaults are the values of spec.defaults, for rules that don't say otherwise.
 type defaults struct {
 	key    []string
 	mode   verdict.Mode

@@ -31,16 +31,16 @@ type Want struct {
 	Hash   uint32        // of a strict rule: what the key's partition follows from, as Work.Hash
 	Amount event.Decimal // more than zero: at most so much will count
 
-	// Threshold is what the limit's counts are compared with: of the tier that the request has. 0 is
-	// unlimited. With AnyTier the tier is not known: that of the key's latest event holds, and where
-	// that is not known, either, Threshold, which is the lowest one that the request may have.
+	// Threshold is the number that the limit's counts are compared with: of the tier that the request has. 0 is
+	// unlimited. With AnyTier the tier is not known: that of the key's latest event holds, and where that is not
+	// known, either, Threshold, which is the lowest one that the request may have.
 	Threshold event.Decimal
 	AnyTier   bool
 
 	Exempt bool // the rule file says that the key is exempt: the request counts, and is let in
 }
 
-// requestSlots is how many APIs' rules a Requests remembers.
+// requestSlots bounds the APIs whose rules a Requests remembers.
 const requestSlots = 128
 
 // NewRequests returns a Requests for some of a Set's rules: Set.Strict or Set.Instance.

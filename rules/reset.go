@@ -5,7 +5,7 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// reset is which events empty a rule's windows: those that happened in a row begin anew.
+// reset matches the events that empty a rule's windows: those that happened in a row begin anew.
 type reset struct {
 	match ruleMatch // without `when` and weights
 	clear bool      // a penalty ends, too

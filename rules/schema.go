@@ -83,7 +83,7 @@ func actionSchema() string {
 	return `{"enum": ["` + strings.Join(verdict.ActionNames(), `", "`) + `"]}`
 }
 
-// sentence is what pages and schema say of a field; of a window's field, also which kinds have it.
+// sentence describes a field for pages and schema; of a window's field, also the kinds that have it.
 func (f *fieldDoc) sentence() string {
 	var kinds []string
 	for kind := range eachKind {
@@ -102,7 +102,7 @@ func (f *fieldDoc) sentence() string {
 const dimensionPattern = `^(uid|api|all|attrs\\..+|ip(/([89]|[12][0-9]|3[013-9]|[4-9][0-9]|1[01][0-9]|12[0-7])` +
 	`|/([89]|[12][0-9]|3[01])/(3[2-9]|[45][0-9]|6[0-35-9]|[7-9][0-9]|1[01][0-9]|12[0-8])|/32/32)?)$`
 
-// definitions are what fields' values may be.
+// definitions are the types of fields' values.
 const definitions = `
 "name": {"type": ["string", "integer"], "pattern": "^[a-z0-9-]{1,64}$", "description": "1 to 64 of a-z, 0-9 and -."},
 "duration": {

@@ -44,7 +44,7 @@ func (p *sections) keepOwn(dst []byte, sec keystate.Section, latest event.Micros
 	return append(dst, sec.Raw...)
 }
 
-// spent is when a whole state no longer matters.
+// spent returns the moment from which a whole state no longer matters.
 func (p *sections) spent(k keystate.Key) event.Micros {
 	res := Result{SpentAt: p.ids.Spent(&k.IDs, k.Latest)}
 	for rest := k.Sections; len(rest) > 0; {

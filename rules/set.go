@@ -61,7 +61,7 @@ type KeyShape struct {
 	parts []keyDim // Dims, taken apart
 }
 
-// Rule is what to count, over which windows, against which limits, and what follows.
+// Rule defines one rule: events, windows, limits and consequences.
 type Rule struct {
 	Index  int // the place in Set.Rules, Set.InFlight or Set.Instance
 	Name   string
@@ -95,7 +95,7 @@ type Rule struct {
 	exemptKeys *exemptIndex // of exempt; nil when there are none
 }
 
-// CountKind is what a rule counts.
+// CountKind selects the amount that an event adds.
 type CountKind uint8
 
 // What a rule counts.
@@ -105,7 +105,7 @@ const (
 	CountDistinct                  // how many values of Attr or Field
 )
 
-// Then is what follows when a key is over a limit.
+// Then is the consequence of a key over a limit.
 type Then struct {
 	None       bool           // nothing: the rule only warns
 	UntilReset bool           // a quota: the block ends when the count is below the limit
@@ -118,7 +118,7 @@ type Then struct {
 	Action     verdict.Action
 }
 
-// At says how far a count must get for a verdict.
+// At is the count that triggers a verdict.
 type At uint8
 
 // A quota is issued when the limit is reached, a penalty when it is exceeded, unless the rule says
@@ -191,7 +191,7 @@ type Limit struct {
 	displayHashes [2]uint32     // of what a verdict shows besides numbers: as it is, and in shadow mode
 }
 
-// Work is what one event means for one key.
+// Work is one event's work for one key.
 type Work struct {
 	Shape *KeyShape
 	Key   []byte // the record-key text; valid until the Matcher's next Match
@@ -232,7 +232,7 @@ type Input struct {
 	// Permit is the id of the permit that the key has for the event under strict rules; "" for none. An
 	// event whose permit the key has seen is a repeat, as one whose ID it has seen.
 	Permit string
-	// PermitAt is when it was granted, which is the event's time for strict limits; 0: At is.
+	// PermitAt is the time of the grant, which is the event's time for strict limits; 0: At is.
 	PermitAt event.Micros
 	// Lost says that the permit counts by itself, as nobody told what became of its action. Should the
 	// action's event still come, it counts under all limits but the strict ones.
@@ -241,7 +241,7 @@ type Input struct {
 	Active int // the partition's active keys, for the fuses; 0: they are not looked at
 }
 
-// Result is what Step did. Its slices are valid until the Stepper's next Step.
+// Result is the result of Step. Its slices are valid until the Stepper's next Step.
 type Result struct {
 	Repeat  bool              // the id was counted before: nothing changed
 	Unknown bool              // a refund of an event that no rule remembers: nothing changed
@@ -262,7 +262,7 @@ type Move struct {
 	Grain event.Micros // there need not be more than one publication in that time
 }
 
-// ruleMatch is which events a rule counts; all of it must hold.
+// ruleMatch selects the events that a rule counts; all of it must hold.
 type ruleMatch struct {
 	apis       []apiWeight
 	outcomes   []string // any of them; none: every one but event.OutcomeLimited, or every one
@@ -341,7 +341,8 @@ func (k *KeyShape) fits(dims []event.Dim) bool {
 	return slices.EqualFunc(k.Dims, dims, func(name string, d event.Dim) bool { return name == d.Name })
 }
 
-// threshold is what the limit's counts are compared with where no tier holds: a bucket's level with its burst.
+// threshold returns the number that the limit's counts are compared with where no tier holds: a bucket's level with
+// its burst.
 func (l *Limit) threshold() event.Decimal {
 	if l.Burst > 0 {
 		return l.Burst
@@ -355,7 +356,7 @@ func (l *Limit) largest() event.Decimal { return max(l.largestLive(), l.Candidat
 // largestLive is the same without the candidate's.
 func (l *Limit) largestLive() event.Decimal { return max(l.threshold(), l.KeyLimits.largest()) }
 
-// ManualRule is what a verdict by command is called. No rule has that name.
+// ManualRule names the verdicts by command. No rule has that name.
 const ManualRule = verdict.Manual
 
 type (

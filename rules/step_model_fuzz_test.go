@@ -91,7 +91,7 @@ func modelSet(t testing.TB) *Set {
 	return set
 }
 
-// tester is what *testing.T and *rapid.T have in common.
+// tester is the common part of *testing.T and *rapid.T.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -135,7 +135,7 @@ func compareWithModel(t tester, set *Set, roll dice, steps int) {
 	}
 }
 
-// bareVerdict is what the model has of a verdict.
+// bareVerdict holds the model's fields of a verdict.
 type bareVerdict struct {
 	Rule         string
 	Count        event.Decimal
@@ -150,8 +150,7 @@ func (s *Set) bare(changes []verdict.Verdict) (out []bareVerdict) {
 	return out
 }
 
-// bareAbove says which limits an event counted above, in the order of their names: that of a Step
-// is the state's.
+// bareAbove lists the limits that an event counted above, in the order of their names: that of a Step is the state's.
 func bareAbove(all []Above) (out []string) {
 	for _, a := range all {
 		out = append(out, fmt.Sprint(a.Limit.Name, " ", a.Shadow, " ", a.Since))
@@ -160,7 +159,7 @@ func bareAbove(all []Above) (out []string) {
 	return out
 }
 
-// bareLeft says what is left of which limits, in the order of their names.
+// bareLeft lists the remainders by limit, in the order of their names.
 func bareLeft(all []Left) (out []string) {
 	for _, l := range all {
 		out = append(out, fmt.Sprintf("%s %d of %d, from %d to %d", l.Limit.Name, l.Count, l.Of, l.Since, l.Until))

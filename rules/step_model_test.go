@@ -170,7 +170,7 @@ func (l *modelLimit) greatest(at event.Micros, quota bool) (count event.Decimal)
 	return count
 }
 
-// lastHop is where the last hopping window begins that holds a moment.
+// lastHop returns the beginning of the last hopping window that holds a moment.
 func (l *modelLimit) lastHop(at event.Micros) event.Micros {
 	w := &l.Window
 	return at - ((at-w.Offset)%w.Every+w.Every)%w.Every
@@ -248,7 +248,7 @@ func (l *modelLimit) counts(at event.Micros) (from, to event.Micros) {
 	}
 }
 
-// count is what counts at t, which is not before the latest time unless it is in an ended window.
+// count returns the count at t, which is not before the latest time unless it is in an ended window.
 func (l *modelLimit) count(t event.Micros) event.Decimal {
 	var sum event.Decimal
 	for _, e := range l.counted {

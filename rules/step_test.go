@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// noon is where most timelines start.
+// noon begins most timelines.
 var noon = event.FromTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 
 // fiveLimits is a set as shops have: a search limit over a sliding minute, a civil day in

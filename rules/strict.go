@@ -5,7 +5,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Scope says who counts by a rule.
+// Scope selects who counts by a rule.
 type Scope uint8
 
 // Who counts by a rule.
@@ -14,7 +14,7 @@ const (
 	ScopeInstance              // each process for itself, the requests that it lets in
 )
 
-// Lost says what becomes of a permit whose action never told how it ended.
+// Lost selects the fate of a permit whose action never reported its outcome.
 type Lost uint8
 
 // What becomes of it.
@@ -23,15 +23,15 @@ const (
 	LostReturn             // it is given back: for actions that surely end within Strict.Hold
 )
 
-// Strict says how the permits of a rule are held that lets nothing through without one.
+// Strict sets how permits are held, of a rule that lets nothing through without one.
 type Strict struct {
 	Hold  event.Micros // how long an action may take, until its event is in Kafka
 	Lost  Lost
 	Ahead event.Micros // within that time permits may be asked for beforehand; 0: none are
 }
 
-// WarmUp says how a bucket of ScopeInstance gets to its rate after it was idle. The zero value is the
-// whole rate at once.
+// WarmUp sets how a bucket of ScopeInstance gets to its rate after it was idle. The zero value is the whole rate at
+// once.
 type WarmUp struct {
 	Time event.Micros  // so long it takes
 	From event.Decimal // the share of rate and burst that it begins with, more than 0 and less than 1
@@ -94,5 +94,5 @@ func (r *Rule) beforehand() bool { return !r.counted() }
 // `then` nor `warn`.
 func (r *Rule) Silent() bool { return r.Then.None && len(r.warn) == 0 }
 
-// ID is what levels call the tier; 0 is that of no tier.
+// ID names the tier in levels; 0 is that of no tier.
 func (t *Tier) ID() uint64 { return t.id }

@@ -97,7 +97,7 @@ func (k *KeyLimits) Overrides() []*Override {
 // asks reports whether events are asked for the key's limit.
 func (k *KeyLimits) asks() bool { return len(k.Tiers) > 0 || k.Told != nil }
 
-// tierID is what a Hit's tier is called in states.
+// tierID names a Hit's tier in states.
 func (k *KeyLimits) tierID(number int) uint64 {
 	switch {
 	case number >= 1 && number <= len(k.Tiers):
@@ -108,7 +108,7 @@ func (k *KeyLimits) tierID(number int) uint64 {
 	return 0
 }
 
-// tierNumber is which tier an id names, from 1; 0 for none.
+// tierNumber returns the tier of an id, from 1; 0 for none.
 func (k *KeyLimits) tierNumber(id uint64) int {
 	for i := range k.Tiers {
 		if id != 0 && k.Tiers[i].id == id {

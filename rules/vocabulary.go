@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/rules/document"
 )
 
-// vocabulary is what rule files say. Its fields are those of the table, and those of files of tests.
+// vocabulary lists the words of rule files. Its fields are those of the table, and those of files of tests.
 var vocabulary = func() *document.Vocabulary {
 	v := &document.Vocabulary{
 		Empty:      "the file holds no rule set",

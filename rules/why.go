@@ -7,7 +7,7 @@ import (
 	"github.com/tallygate/tallygate/rules/when"
 )
 
-// Does is what a rule does with an event.
+// Does is a rule's reaction to an event.
 type Does uint8
 
 // What a rule does with an event.
@@ -42,7 +42,7 @@ type Reason struct {
 	Text string `json:"text"`   // in words: outcome is denied, not failure
 }
 
-// Why says what a rule does with an event, and why it does not count it.
+// Why describes a rule's reaction to an event, and the reasons for which it does not count it.
 type Why struct {
 	Rule  *Rule
 	Does  Does
@@ -58,7 +58,7 @@ type Why struct {
 // Near reports whether the rule is at least for the event's API.
 func (w *Why) Near() bool { return len(w.Unmet) == 0 || w.Unmet[0].Code != PassAPI }
 
-// Tracer says what rules do with events, and why: for people, where a Matcher is for counting. The two never
+// Tracer explains the reactions of rules to events: for people, where a Matcher is for counting. The two never
 // disagree. It is for one goroutine.
 type Tracer struct {
 	set     *Set
@@ -70,7 +70,7 @@ type Tracer struct {
 	parts      map[*Rule]*when.Parts // of predicates, as far as they were asked about
 }
 
-// tracedNames is what predicates name.
+// tracedNames are the names in predicates.
 type tracedNames struct {
 	scalar.Zones
 	lists map[string]*network.Set
@@ -142,7 +142,7 @@ func (w *Why) deniedInSilence(e *event.Event) bool {
 	return e.Outcome == event.OutcomeLimited && len(w.Unmet) == 1 && w.Unmet[0].Code == PassOutcome && w.Rule.counted() && w.Rule.asks()
 }
 
-// rule says what a rule does with an event that comes in time.
+// rule explains a rule's reaction to an event that comes in time.
 func (t *Tracer) rule(r *Rule, e *event.Event, at event.Micros) Why {
 	w := Why{Rule: r}
 	check := func(met bool, reason func() Reason) {
@@ -192,7 +192,7 @@ func (t *Tracer) rule(r *Rule, e *event.Event, at event.Micros) Why {
 	return w
 }
 
-// settle says what the rule does when all conditions are met.
+// settle sets the reaction of a rule whose conditions are all met.
 func (w *Why) settle(does Does) {
 	if len(w.Unmet) == 0 {
 		w.Does = does

@@ -136,7 +136,7 @@ func (r *Rule) noAmount(code string, e *event.Event) Reason {
 	return Reason{code, text}
 }
 
-// noteOf says what went wrong at a rule that counts an event all the same.
+// noteOf names the trouble of a rule that counts an event all the same.
 func noteOf(skip Skip) Reason {
 	switch skip.Reason {
 	case SkipLimit:

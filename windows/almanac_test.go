@@ -38,7 +38,7 @@ func utc(year int, month time.Month, day, hour, minute int) time.Time {
 	return time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
 }
 
-// place is where calendar stories happen. Its zone and almanacs are made once.
+// place is the scene of calendar stories. Its zone and almanacs are made once.
 type place struct {
 	zone     *time.Location
 	odd      time.Time
@@ -101,7 +101,7 @@ func watch(zone *time.Location, weekStarts time.Weekday, sec, end, step, fine in
 	return found
 }
 
-// wall is what the clock shows, as if it were UTC.
+// wall returns a clock's display, as if it were UTC.
 func wall(zone *time.Location, sec int64) time.Time {
 	t := time.Unix(sec, 0).In(zone)
 	year, month, day := t.Date()

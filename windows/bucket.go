@@ -97,14 +97,14 @@ func (b bucket) bounds(s *Spec, state []byte, now event.Micros) (from, to event.
 // full: the level is above burst - 1, so that there is less than one token.
 func (bucket) full(burst event.Decimal) event.Decimal { return burst - event.One + 1 }
 
-// below is when there is one token.
+// below returns the moment at which there is one token.
 func (bucket) below(s *Spec, state []byte, burst event.Decimal) event.Micros {
 	latest, debt := readBucket(s, state)
 	debt = debt.minus(product(uint64(max(burst-event.One, 0)), uint64(s.Per)))
 	return latest + event.Micros(debt.over(uint64(s.Limit), uint64(MaxTime)))
 }
 
-// spent is when nothing is left in the bucket.
+// spent returns the moment at which nothing is left in the bucket.
 func (bucket) spent(s *Spec, state []byte) event.Micros {
 	latest, debt := readBucket(s, state)
 	return emptyAt(s, latest, debt)
@@ -114,8 +114,8 @@ func emptyAt(s *Spec, latest event.Micros, debt wide) event.Micros {
 	return latest + event.Micros(debt.over(uint64(s.Limit), uint64(MaxTime)))
 }
 
-// level is what is in the bucket, rounded up to a millionth: so it is above a whole number of
-// millionths exactly when the true level is.
+// level returns the bucket's content, rounded up to a millionth: so it is above a whole number of millionths exactly
+// when the true level is.
 func level(s *Spec, debt wide) event.Decimal {
 	return event.Decimal(debt.over(uint64(s.Per), uint64(event.MaxDecimal)))
 }

@@ -194,7 +194,7 @@ func (o *rational) level(now event.Micros) event.Decimal {
 	return event.Decimal(ceil(level.Mul(level, big.NewRat(int64(event.One), 1))))
 }
 
-// token is when there is one token of burst.
+// token returns the moment at which there is one token of burst.
 func (o *rational) token(burst event.Decimal) event.Micros {
 	spare := big.NewRat(int64(burst-event.One), int64(event.One))
 	moment := new(big.Rat).Sub(o.tat, spare.Mul(spare, o.perUnit))

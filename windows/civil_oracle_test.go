@@ -162,7 +162,7 @@ func TestCalendarEqualsCivilDates(t *testing.T) {
 	}
 }
 
-// oddities are what calendars are got wrong by.
+// oddities list the mistakes that calendars are prone to.
 var oddities = []string{
 	"a short day", "a long day", "a midnight that does not exist", "a day behind one that was skipped", "a short hour",
 	"a February of 29 days", "a leap year", "a month of 31 days", "a week of another length", "a week that starts on a Sunday",

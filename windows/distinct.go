@@ -67,7 +67,7 @@ func (distinct[K]) spent(s *Spec, state []byte) event.Micros {
 	return f.end + min(f.end-f.start, s.Lateness)
 }
 
-// placeAligned says where an event goes, and moves the frame on.
+// placeAligned finds an event's window, and moves the frame on.
 func placeAligned[K valueKind](s *Spec, f *frame, at event.Micros) place {
 	var k K
 	switch {

@@ -40,7 +40,7 @@ func mergeTail(s *Spec, state []byte, pos int, age event.Micros) []byte {
 	return append(state[:pos], appendEntry(merged, first-from, sum)...)
 }
 
-// mergedInto is which part of a tail a time was merged into, -1 when it was not. The parts are oldest first.
+// mergedInto returns the part of a tail that a time was merged into, -1 when it was not. The parts are oldest first.
 func mergedInto(s *Spec, parts []part, at event.Micros) int {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.at > at })
 	if i < 0 || tailPart(s, parts[i].at) != tailPart(s, at) {
@@ -56,7 +56,7 @@ func mergedInto(s *Spec, parts []part, at event.Micros) int {
 	return i
 }
 
-// tailPart is which part of time a moment is in: a window covers, or touches, tailParts+1 of them at most.
+// tailPart returns a moment's part of time: a window covers, or touches, tailParts+1 of them at most.
 func tailPart(s *Spec, at event.Micros) event.Micros {
 	length := (s.Per + tailParts - 1) / tailParts
 	part := at / length
@@ -66,7 +66,7 @@ func tailPart(s *Spec, at event.Micros) event.Micros {
 	return part
 }
 
-// spareTimes is how many times more are kept than are needed for ExactLimit+1 units.
+// spareTimes counts the times that are kept beyond those for ExactLimit+1 units.
 func spareTimes(s *Spec) int {
 	if s.Refunds {
 		return Remembered

@@ -204,7 +204,7 @@ func compareForgottenSessions(t *testing.T, distinct bool, data []byte) {
 	}
 }
 
-// different is how many values a session has; 0 is none.
+// different counts a session's values; 0 is none.
 func different(s []happened) event.Decimal {
 	values := map[event.Decimal]bool{}
 	for _, e := range s {
@@ -214,7 +214,7 @@ func different(s []happened) event.Decimal {
 	return event.Decimal(len(values)) * event.One
 }
 
-// valuesNow is how many values count at the latest time; 0 is none.
+// valuesNow counts the values at the latest time; 0 is none.
 func (o *oracle) valuesNow() event.Decimal {
 	return different(slices.DeleteFunc(slices.Clone(o.events), func(e happened) bool { return o.latest >= e.until }))
 }

@@ -2,9 +2,8 @@ package windows
 
 import "github.com/tallygate/tallygate/pipeline/event"
 
-// frame is where the windows of a counter lie: the current one, and the one before it as long as it
-// may matter. The head and the frame of a state that keeps them are, behind the format and the latest
-// time:
+// frame locates the windows of a counter: the current one, and the one before it as long as it may matter. The head
+// and the frame of a state that keeps them are, behind the format and the latest time:
 //
 //	uvarint  the latest time less the current window's start
 //	uvarint  the current window's length
@@ -17,7 +16,7 @@ type frame struct {
 	before, closed event.Micros // of the window before it: [before, closed)
 }
 
-// place is where an event goes.
+// place is an event's window.
 type place uint8
 
 const (

@@ -114,8 +114,8 @@ func (hopping) add(s *Spec, state []byte, at event.Micros, n event.Decimal) ([]b
 	return state, hopsAdded(s, state, pane)
 }
 
-// hopsAdded says what the windows count that hold a pane, with what was added to it: the greatest of
-// their counts, of the ones that hold the latest time or of ended ones that are still held.
+// hopsAdded counts the windows that hold a pane, with an amount added to it: the greatest of their counts, of the
+// ones that hold the latest time or of ended ones that are still held.
 func hopsAdded(s *Spec, state []byte, pane int64) Added {
 	h := readHops(s, state)
 	now := hopOf(s, h.latest)

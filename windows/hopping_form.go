@@ -10,7 +10,7 @@ import "github.com/tallygate/tallygate/pipeline/event"
 // one. As with sliding panes, most events touch the two ends only.
 const formatHopping = 0x19
 
-// hops is what a state says ahead of the panes' amounts.
+// hops is the part of a state ahead of the panes' amounts.
 type hops struct {
 	latest event.Micros
 	count  event.Decimal // 0: there are no panes from first on
@@ -175,7 +175,7 @@ func hopParts(s *Spec, state []byte) (parts []part) {
 	return parts
 }
 
-// hopsOf is how many windows hold a moment, and how many panes each of them has.
+// hopsOf returns the number of windows that hold a moment, which is that of each window's panes.
 func hopsOf(s *Spec) int64 { return int64(s.Per / s.Every) }
 
 // hopOf is the pane that a time is in, counted from the epoch plus Offset. It is also the last one of
@@ -184,7 +184,7 @@ func hopOf(s *Spec, at event.Micros) int64 { return int64(floorDiv(at-s.Offset, 
 
 func hopStart(s *Spec, pane int64) event.Micros { return event.Micros(pane)*s.Every + s.Offset }
 
-// hopHold is how long a window is held past its end.
+// hopHold returns the time for which a window is held past its end.
 func hopHold(s *Spec) event.Micros { return min(s.Per, s.Lateness) }
 
 // heldFrom is the first window that is held.
@@ -195,7 +195,7 @@ func heldFrom(s *Spec, latest event.Micros) int64 {
 // keptFrom is the first pane that is kept: one of a window that is held when the pane now begins.
 func keptFrom(s *Spec, now int64) int64 { return heldFrom(s, hopStart(s, now)) }
 
-// hopSpent is when the last window that a pane is in is not held any more.
+// hopSpent returns the moment from which the last window of a pane is not held any more.
 func hopSpent(s *Spec, newest int64) event.Micros {
 	return hopStart(s, newest) + s.Per + hopHold(s)
 }

@@ -73,8 +73,8 @@ func (s *Spec) Cells() (grain, offset, keeps event.Micros, ok bool) {
 
 func (k Kind) unknown() bool { return k < Tumbling || int(k) >= len(kinds) }
 
-// kind is what does the work for Specs of one kind. It is a type without a size: all it knows is in
-// the Spec and in the state. What several kinds have in common they embed: see common.go.
+// kind implements Specs of one kind. It is a type without a size: all it knows is in the Spec and in the state. What
+// several kinds have in common they embed: see common.go.
 //
 // States are well-formed. They are empty for add, addValue and bounds only. Times are clamped.
 type kind interface {

@@ -13,7 +13,7 @@ import (
 // touch the two ends only: one that falls into the newest pane or opens the next one.
 const formatPanes = 0x14
 
-// paneHead is what a state says ahead of the panes' amounts, which begin at body.
+// paneHead is the part of a state ahead of the panes' amounts, which begin at body.
 type paneHead struct {
 	latest         event.Micros
 	total          event.Decimal // 0: there are no panes
@@ -171,8 +171,7 @@ func wideSum(b []byte) (hi, lo uint64) {
 	return hi, lo
 }
 
-// lastVarint is where the state's last varint begins: behind the last byte but itself that
-// ends one.
+// lastVarint finds the beginning of the state's last varint: behind the last byte but itself that ends one.
 func lastVarint(state []byte) int {
 	i := len(state) - 1
 	for state[i-1] >= 0x80 {
@@ -181,6 +180,6 @@ func lastVarint(state []byte) int {
 	return i
 }
 
-// maxPanes is how many panes can count at one time: those that Per covers, one that it
-// covers in part, and the one of the latest time.
+// maxPanes bounds the panes that can count at one time: those that Per covers, one that it covers in part, and the
+// one of the latest time.
 func maxPanes(s *Spec) int { return int(s.Per/s.Resolution) + 2 }

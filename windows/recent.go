@@ -19,7 +19,7 @@ type recent[K recentKind] struct {
 	noRefunds
 }
 
-// recentKind is what K says.
+// recentKind describes the values of K.
 type recentKind interface {
 	validate(s *Spec) error
 	bounds(s *Spec, state []byte, now event.Micros) (from, to event.Micros)
@@ -172,7 +172,7 @@ func moveRecent(s *Spec, state []byte, at event.Micros) []byte {
 	return state[:headBytes+recentIn(s, state, at)*recentBytes]
 }
 
-// recentIn is how many values are in the window at now.
+// recentIn counts the values in the window at now.
 func recentIn(s *Spec, state []byte, now event.Micros) int {
 	n := recentLen(state)
 	for n > 0 {

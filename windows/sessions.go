@@ -2,9 +2,9 @@ package windows
 
 import "github.com/tallygate/tallygate/pipeline/event"
 
-// placeSession says where an event goes, and moves the frame on. Events less than Gap apart are one
-// session. The session before the current one is held until min(Gap, Lateness) past its end, and
-// remembered for Gap longer: an event that belongs to it is then late, and no session of its own.
+// placeSession finds an event's session, and moves the frame on. Events less than Gap apart are one session. The
+// session before the current one is held until min(Gap, Lateness) past its end, and remembered for Gap longer: an
+// event that belongs to it is then late, and no session of its own.
 func placeSession(s *Spec, f *frame, at event.Micros) place {
 	hold := min(s.Gap, s.Lateness)
 	last := f.closed - s.Gap // of the session before

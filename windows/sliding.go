@@ -6,11 +6,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// slides is what the kinds of sliding windows have in common: the window is the Per before now, and
-// there is none before it.
+// slides is embedded by the kinds of sliding windows: the window is the Per before now, and there is none before it.
 type slides struct{ onlyHead }
 
-// defaultPanes is how many panes a sliding window has unless its Resolution says otherwise.
+// defaultPanes is the number of a sliding window's panes unless its Resolution says otherwise.
 const defaultPanes = 60
 
 func (slides) validate(s *Spec) error {
@@ -43,7 +42,7 @@ func (slides) counted(s *Spec, at event.Micros) event.Micros {
 
 func (slides) before(s *Spec, at, latest event.Micros) bool { return at <= latest-s.Per }
 
-// part is what a window holds of one time or pane.
+// part is a window's amount at one time or pane.
 type part struct {
 	at event.Micros
 	n  event.Decimal

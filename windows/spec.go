@@ -33,17 +33,16 @@ const MaxPanes = 3600
 // panes at most as a sliding one. A day in minutes is within it.
 const MaxHops = MaxPanes / 2
 
-// Remembered is how many events of a key may be taken back at most. An exact sliding window with
-// Refunds keeps so many times more than one without. So it knows whether more than ExactLimit units
-// are left, whatever is taken back.
+// Remembered bounds the events of a key that may be taken back. An exact sliding window with Refunds keeps so many
+// times more than one without. So it knows whether more than ExactLimit units are left, whatever is taken back.
 const Remembered = 1024
 
 // MaxTime bounds times and spans: what is later counts as MaxTime, what is earlier than
 // -MaxTime as that. It lies beyond the year 11000, and leaves room for sums of spans.
 const MaxTime event.Micros = 1 << 58
 
-// Spec says which window a counter covers. Make it with its fields and call Validate once;
-// it is immutable from then on and may be used by many goroutines.
+// Spec describes the windows of a counter. Make it with its fields and call Validate once; it is immutable from then
+// on and may be used by many goroutines.
 type Spec struct {
 	Kind       Kind
 	Per        event.Micros   // the length; unused by Calendar
@@ -63,7 +62,7 @@ type Spec struct {
 	Refunds    bool           // Take takes amounts back; an exact sliding window then keeps more times
 }
 
-// Added is what became of one amount.
+// Added is the result of adding one amount.
 type Added struct {
 	Late  bool          // the event was older than what is held: it was counted nowhere
 	Ended bool          // it went into an ended window that is still held, not into the current one (Hopping: see Add)

@@ -18,10 +18,9 @@ type stepper interface {
 	steps(s *Spec, state []byte) []Step // in any order, also of what is over
 }
 
-// Steps says how the count falls behind now, which is not before the latest time, if nothing more
-// happens: CountAt of any later moment is the sum of the steps whose Until is behind it. They are in
-// the order of Until. A Bucket and a Session, whose counts do not fall by steps, have none, and
-// neither have distinct values.
+// Steps lists the falls of the count behind now, which is not before the latest time, if nothing more happens:
+// CountAt of any later moment is the sum of the steps whose Until is behind it. They are in the order of Until. A
+// Bucket and a Session, whose counts do not fall by steps, have none, and neither have distinct values.
 func (s *Spec) Steps(state []byte, now event.Micros) []Step {
 	k, ok := s.kind().(stepper)
 	if !ok || len(state) == 0 {

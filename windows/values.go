@@ -2,9 +2,8 @@ package windows
 
 import "github.com/tallygate/tallygate/pipeline/event"
 
-// values is what kinds have in common that count distinct values in windows that do not overlap. A
-// state is the head and the frame, the set of the window before as long as that is remembered, and the
-// set of the current one.
+// values is embedded by kinds that count distinct values in windows that do not overlap. A state is the head and the
+// frame, the set of the window before as long as that is remembered, and the set of the current one.
 type values struct {
 	headed
 	fullAtLimit
@@ -52,7 +51,7 @@ func (values) empty(_ *Spec, state []byte, before bool) []byte {
 
 var emptySet = [1]byte{0}
 
-// sets is where the parts of a state are. The frame may have been moved on since it was read.
+// sets locates the parts of a state. The frame may have been moved on since it was read.
 type sets struct {
 	frame
 	had  bool // there is a set of the window before
@@ -108,7 +107,7 @@ func (c *sets) move(state []byte, to place) []byte {
 	return state
 }
 
-// current is how many values the current window has.
+// current counts the values of the current window.
 func (c *sets) current(state []byte) event.Decimal {
 	v := readSet(state[c.cur:])
 	return v.count()

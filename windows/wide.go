@@ -5,7 +5,7 @@ import "math/bits"
 // wide is a number of 128 bits, not below zero.
 type wide struct{ hi, lo uint64 }
 
-// wideMax is where sums saturate.
+// wideMax is the greatest sum: larger ones saturate.
 var wideMax = wide{hi: 1 << 62}
 
 func product(a, b uint64) wide {

@@ -112,8 +112,7 @@ func (s *Spec) Count(state []byte) event.Decimal {
 	return k.countAt(s, state, k.latest(state))
 }
 
-// CountAt is what the count is at now, which is not before the latest time, if nothing
-// happened until then.
+// CountAt returns the count at now, which is not before the latest time, if nothing happened until then.
 func (s *Spec) CountAt(state []byte, now event.Micros) event.Decimal {
 	if len(state) == 0 {
 		return 0
@@ -129,8 +128,8 @@ func (s *Spec) Bounds(state []byte, now event.Micros) (from, to event.Micros) {
 	return s.kind().bounds(s, state, max(clamp(now), s.Latest(state)))
 }
 
-// Overlap is how much later than the window of Bounds the last one ends that holds the same moment: 0
-// of all but Hopping.
+// Overlap returns the time by which the last window that holds a moment ends later than that of Bounds: 0 of all but
+// Hopping.
 func (s *Spec) Overlap() event.Micros {
 	if !kinds[s.Kind].hops {
 		return 0

@@ -41,7 +41,7 @@ type Admitter struct {
 	ids    atomic.Uint64
 }
 
-// Stats is what has become of requests, and what waits.
+// Stats counts requests by their outcome, and those that wait.
 type Stats struct {
 	Admitted, Denied, InDoubt uint64  // of those that a strict rule concerns
 	Ahead                     uint64  // of Admitted: without a question
@@ -124,10 +124,10 @@ func (a *Admitter) Stats() Stats {
 	return s
 }
 
-// Request is what a permit is asked for.
+// Request describes an action that needs a permit.
 type Request struct {
 	API string
-	// Dims say who: uid, ip and attrs.NAME, as in a check.
+	// Dims identify the caller: uid, ip and attrs.NAME, as in a check.
 	Dims []event.Dim
 	// Attrs are more attributes, as far as they are known: those of the event.
 	Attrs []event.Attr
@@ -137,8 +137,8 @@ type Request struct {
 	// action was counted, or its permit has ended, a request with the ID is denied, as is one with the ID
 	// of another action that is under way.
 	ID string
-	// MaxDelay is how long it waits for its turn under a rule whose action is throttle; 0 is
-	// Config.MaxDelay, and a negative value does not wait.
+	// MaxDelay bounds its wait for its turn under a rule whose action is throttle; 0 is Config.MaxDelay, and a
+	// negative value does not wait.
 	MaxDelay time.Duration
 }
 

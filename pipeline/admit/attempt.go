@@ -54,10 +54,10 @@ type place struct {
 	inFlight bool
 }
 
-// maxKeys is how many keys a request has permits for at most: so many an event may name.
+// maxKeys bounds the keys of a request's permits: so many an event may name.
 const maxKeys = event.MaxPermitKeys
 
-// maxVersions is how often a request begins again since other rules are in force.
+// maxVersions bounds the new beginnings of a request because other rules are in force.
 const maxVersions = 3
 
 // event is the event that the request will be, as far as it is known.

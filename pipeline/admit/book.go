@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// page is what is known of the rules and of Redis. It never changes; another one replaces it.
+// page is a picture of the rules and of Redis. It never changes; another one replaces it.
 type page struct {
 	idle     bool // no rule needs anything
 	ahead    bool // permits may be granted ahead
@@ -30,7 +30,7 @@ type page struct {
 	known    map[uint64]*version // all of these
 }
 
-// heard is what was last heard of a shard's clock.
+// heard is the latest reading of a shard's clock.
 type heard struct {
 	*sync.Mutex
 	*protocol.Heard
@@ -144,7 +144,7 @@ const (
 	beatWithin    = 10 * time.Second // of the one before
 )
 
-// silence is how long aggregators have lived without a word about the rules.
+// silence measures how long aggregators have lived without a word about the rules.
 type silence struct {
 	beat         int64 // the latest one
 	since, heard time.Time

@@ -15,7 +15,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// OnDoubt says how requests are answered while nobody can say whether a strict limit is reached.
+// OnDoubt selects the answer while nobody can say whether a strict limit is reached.
 type OnDoubt uint8
 
 // The answers.
@@ -49,26 +49,24 @@ type Emitter interface {
 
 // Config configures an Admitter. One of Redis and Rules is required.
 type Config struct {
-	// Redis is where permits are asked for, and where the rules are read: a client for a server,
-	// Sentinel or Cluster. Reads go to primaries only.
+	// Redis holds permits and rules: a client for a server, Sentinel or Cluster. Reads go to primaries only.
 	Redis redis.UniversalClient
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
 	// Rules are rules that never change, for an Admitter without Redis: none of them may be strict.
 	Rules *rules.Set
-	// Poll is how often to look for other rules; 0 is 3 s. A request that was judged by rules that
-	// are no longer in force fetches the others at once.
+	// Poll is the interval between looks for other rules; 0 is 3 s. A request that was judged by rules that are no
+	// longer in force fetches the others at once.
 	Poll time.Duration
 
 	// OnDoubt is for all strict rules, but those in OnDoubtOf, by name; the zero value is Closed.
 	OnDoubt   OnDoubt
 	OnDoubtOf map[string]OnDoubt
-	// Enforcers is how many processes share the load, and a limit with Local; 0 is 1.
+	// Enforcers is the number of processes that share the load, and a limit with Local; 0 is 1.
 	Enforcers int
 
-	// MaxDelay is how long a request waits for its turn under a rule whose action is throttle; 0 is
-	// 1 s, and a negative value never waits. MaxDelayedPerKey is how many may wait for one key and
-	// limit; 0 is 100.
+	// MaxDelay bounds a request's wait for its turn under a rule whose action is throttle; 0 is 1 s, and a negative
+	// value never waits. MaxDelayedPerKey is how many may wait for one key and limit; 0 is 100.
 	MaxDelay         time.Duration
 	MaxDelayedPerKey int
 

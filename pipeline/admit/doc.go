@@ -26,7 +26,7 @@ package admit
 
 import "github.com/tallygate/tallygate/pipeline/admit/standing"
 
-// Numbers say where a key stands under a limit.
+// Numbers describe a key's position under a limit.
 type Numbers = standing.Numbers
 
 // Never is the RetryAfter of a request that is larger than the limit.

@@ -31,7 +31,7 @@ func (t *attempt) doubt(one *ask, why string) *Permit {
 	return nil
 }
 
-// shares are what this process lets in of limits in doubt.
+// shares are this process' counters of limits in doubt.
 type shares struct {
 	mu   sync.Mutex
 	keys map[shareOf]*state
@@ -50,7 +50,7 @@ type state struct {
 	held   event.Decimal
 }
 
-// share is what a request holds of a limit in flight.
+// share is a request's part of a limit in flight.
 type share struct {
 	of     *shares
 	state  *state

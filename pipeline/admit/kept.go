@@ -59,8 +59,7 @@ func (k *kept) drop(name string) {
 	}
 }
 
-// Hold is how long an action may take under the strict rules in force, the longest of them, and at least a
-// minute.
+// Hold returns the longest hold of the strict rules in force, and at least a minute.
 func (a *Admitter) Hold() time.Duration {
 	longest := event.FromDuration(leastFor)
 	if p := a.book.current.Load(); p != nil {

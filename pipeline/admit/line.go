@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// line is where a request waits under a rule whose action is throttle.
+// line queues requests under a rule whose action is throttle.
 type line struct {
 	key      string // "": nowhere
 	by       *rules.Limit

@@ -22,7 +22,7 @@ func NewLooker(client redis.UniversalClient, prefix string, shards int, partitio
 	return &Looker{&script.Shards{Client: client, Prefix: prefix, Shards: max(shards, 1), Partitions: partitions}}
 }
 
-// Standing is where a key stands under one strict limit.
+// Standing is a key's position under one strict limit.
 type Standing struct {
 	Level event.Decimal // what is counted
 	Held  event.Decimal // what is under way
@@ -38,7 +38,7 @@ type Standing struct {
 	ResetsAt event.Micros // when nothing counts any more, unless more is counted; NoTime when nobody knows, or nothing does
 }
 
-// Seen is what a Looker saw of a key.
+// Seen is the result of a look at a key.
 type Seen struct {
 	Now    event.Micros // by Redis' clock
 	Ahead  event.Micros // how far the clock that the shard counts by is ahead of Redis'

@@ -9,8 +9,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Permit is how a request was answered. End one that is Admitted with Done or Cancel: the first call
-// counts, others do nothing. Its fields are to be read only.
+// Permit is the answer to a request. End one that is Admitted with Done or Cancel: the first call counts, others do
+// nothing. Its fields are to be read only.
 type Permit struct {
 	done     atomic.Bool // here it takes no room
 	Admitted bool
@@ -36,7 +36,7 @@ type Permit struct {
 	rest  *rest // nil for most
 }
 
-// rest is what few permits have. It is apart since all else is made for every request.
+// rest holds the fields that few permits need. It is apart since all else is made for every request.
 type rest struct {
 	instance *instance.Permit
 	local    []share
@@ -48,7 +48,7 @@ type rest struct {
 // noRest is that of permits without any. It never changes.
 var noRest rest
 
-// others is what the permit has of rest, to be read only.
+// others returns the permit's rest; read-only.
 func (p *Permit) others() *rest {
 	if p.rest == nil {
 		return &noRest
@@ -56,7 +56,7 @@ func (p *Permit) others() *rest {
 	return p.rest
 }
 
-// change is what the permit has of rest, to be changed.
+// change returns the permit's rest, to write.
 func (p *Permit) change() *rest {
 	if p.rest == nil {
 		p.rest = new(rest)

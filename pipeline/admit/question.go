@@ -192,7 +192,7 @@ func (t *attempt) reasonOf(next *protocol.Next) string {
 	}
 }
 
-// numbers are where the key stands by an answer, and the limit that they are of.
+// numbers reads the key's position from an answer, with the limit that it is about.
 func (one *ask) numbers(g *protocol.Answer, granted bool) (n Numbers, by *rules.Limit) {
 	n = limits.Numbers(one.Wants, g, granted)
 	if g.Decides >= 0 && g.Decides < len(one.by) {

@@ -8,10 +8,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// quickSlots is how many requests quick remembers; a power of two.
+// quickSlots is the number of requests that quick remembers; a power of two.
 const quickSlots = 4096
 
-// maxQuick is how long the value of a dimension may be that quick remembers.
+// maxQuick bounds the length of a dimension's value that quick remembers.
 const maxQuick = 512
 
 // quick remembers which permits requests took that were granted ahead, so that the next such request
@@ -33,7 +33,7 @@ type met struct {
 // plain tells whether quick is for a request.
 func (r *Request) plain() bool { return r.ID == "" && len(r.Dims) == 1 && len(r.Attrs) == 0 }
 
-// slot is where a request is remembered, if it is.
+// slot returns the place of a request's memory.
 func (s *spares) slot(r *Request) *atomic.Pointer[met] {
 	return &s.quick[(maphash.String(s.seed, r.Dims[0].Value)+maphash.String(s.seed, r.API))%quickSlots]
 }

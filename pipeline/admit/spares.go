@@ -145,7 +145,7 @@ func (s *spares) atHand(k *tracked, a *Admitter, now protocol.Clock) *Permit {
 	}
 }
 
-// most is how many permits to ask for.
+// most returns the number of permits to ask for.
 func (k *tracked) most() int {
 	n := min(max(k.uses, k.before), k.room, maxAhead)
 	if n < several || k.asking {

@@ -27,7 +27,7 @@ type stock struct {
 	made  []atomic.Pointer[[permitsAtOnce]Permit]
 }
 
-// permitsAtOnce is how many Permits are made in one piece. They stay as long as one of them is held.
+// permitsAtOnce is the number of Permits in one allocation. They stay as long as one of them is held.
 const permitsAtOnce = 16
 
 func newStock(one *ask, g *protocol.Answer, ahead event.Micros) *stock {
@@ -40,7 +40,7 @@ func newStock(one *ask, g *protocol.Answer, ahead event.Micros) *stock {
 	return s
 }
 
-// left is how many there are; s may be nil.
+// left counts the Permits in stock; s may be nil.
 func (s *stock) left() int {
 	if s == nil {
 		return 0

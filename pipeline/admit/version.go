@@ -43,7 +43,7 @@ func (v *version) ahead() bool {
 	return false
 }
 
-// record is what of a record of the rules topic matters here.
+// record holds the fields of a rules topic's record that matter here.
 type record struct {
 	Format int               `json:"format"`
 	File   string            `json:"file"`

@@ -14,7 +14,7 @@ var ErrAuth = failure.ErrAuth
 // blocked: both refuse. A publisher that finds that at its start returns it.
 var ErrShards = failure.ErrShards
 
-// ErrorKind is what is the matter with Redis.
+// ErrorKind classifies Redis' errors.
 type ErrorKind = failure.Kind
 
 // The kinds of ErrorKind.
@@ -31,7 +31,7 @@ const (
 	ErrorReplica = failure.Replica
 )
 
-// Outage is what is wrong with Redis now. The zero value says that nothing is.
+// Outage is the present failure of Redis. The zero value says that nothing is.
 type Outage = failure.Outage
 
 // ErrorKinds are all kinds of ErrorKind.

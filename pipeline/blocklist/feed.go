@@ -19,10 +19,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Sink is what a Feed keeps in step with the blocklist. Calls for one shard come one at a time and
-// in order; those for different shards may come at once. A verdict is named by its record key. A
-// Sink that can lose verdicts by itself has also a method SnapshotsWanted() uint64: when it returns
-// another number than before, the feed takes a new snapshot of each shard.
+// Sink is a table that a Feed keeps in step with the blocklist. Calls for one shard come one at a time and in order;
+// those for different shards may come at once. A verdict is named by its record key. A Sink that can lose verdicts by
+// itself has also a method SnapshotsWanted() uint64: when it returns another number than before, the feed takes a new
+// snapshot of each shard.
 type Sink interface {
 	// Replace sets the shard's contents to all. The sink may keep it, and
 	// must not change it.
@@ -38,23 +38,22 @@ type Sink interface {
 	Heartbeat(shard int, applied event.Micros)
 }
 
-// FeedConfig says which blocklist a Feed follows.
+// FeedConfig names the blocklist that a Feed follows.
 type FeedConfig struct {
-	// Redis is where the blocklist lives; required. It must read from primaries only, and its
-	// ReadTimeout must be longer than Block: a connection that is only half open is noticed after
-	// that. The caller closes it after Run has returned.
+	// Redis is a client of the blocklist's servers; required. It must read from primaries only, and its ReadTimeout
+	// must be longer than Block: a connection that is only half open is noticed after that. The caller closes it
+	// after Run has returned.
 	Redis redis.UniversalClient
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1. The feed refuses a blocklist with
-	// another number: see Refused. With AnyShards it asks the blocklist, once, and tells the sink
-	// by its method SetShards(int) error; an enforce.Table has one.
+	// Shards is the number of the blocklist's shards; 0 is 1. The feed refuses a blocklist with another number: see
+	// Refused. With AnyShards it asks the blocklist, once, and tells the sink by its method SetShards(int) error; an
+	// enforce.Table has one.
 	Shards int
 	// Heartbeat is the publishers' interval between heartbeats; 0 is 1 s. When three are missing,
 	// the feed checks whether it has lost its place.
 	Heartbeat time.Duration
-	// Block is how long Redis holds a read when there is no change; 0 is 1 s. Run ends within that
-	// time.
+	// Block is the time for which Redis holds a read when there is no change; 0 is 1 s. Run ends within that time.
 	Block time.Duration
 	// Jitter is the longest wait of a feed that has lost its place before its new snapshot, so that
 	// enforcers spread their snapshots; 0 is 1 s, negative is none. The table keeps enforcing
@@ -120,7 +119,7 @@ type Feed struct {
 	stats FeedStats
 }
 
-// FeedStats is what a Feed has done.
+// FeedStats counts a Feed's work.
 type FeedStats struct {
 	Snapshots uint64 // complete ones
 	Partial   uint64 // taken while the blocklist was being filled; they only add

@@ -22,11 +22,11 @@ type Snapshotter interface {
 	List(prefix, cursor string, limit int) (page []*verdict.Verdict, next string)
 	// Ready reports whether it has had a complete snapshot of every shard.
 	Ready() bool
-	// Staleness is how far it is behind.
+	// Staleness returns the table's delay.
 	Staleness() time.Duration
 }
 
-// KeeperConfig says what a Keeper keeps, and where.
+// KeeperConfig names a Keeper's table and file.
 type KeeperConfig struct {
 	// File is the path of the copy; required. Its folder must exist. The file is readable for its
 	// owner only, since it names users.
@@ -34,11 +34,11 @@ type KeeperConfig struct {
 	// Table is kept; required. It must have been made for one shard more than the blocklist has:
 	// what was loaded lives in that until Redis has confirmed it.
 	Table Snapshotter
-	// Shards is how many shards the blocklist has; 0 is 1.
+	// Shards is the number of the blocklist's shards; 0 is 1.
 	Shards int
 	// Prefix is that of the blocklist; "" is tallygate. The copy of another one is not loaded.
 	Prefix string
-	// Every is how often the copy is written; 0 is 1 min.
+	// Every is the interval between copies; 0 is 1 min.
 	Every time.Duration
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
@@ -74,7 +74,7 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	return k, errors.Join(errs...)
 }
 
-// Loaded is what Load found.
+// Loaded is the result of Load.
 type Loaded struct {
 	Verdicts int
 	Age      time.Duration // since the moment up to which it was in step; 0 when there was no file
@@ -111,8 +111,7 @@ type keptSink struct {
 	k *Keeper
 }
 
-// Shards is how many the table has for the feed, if it says so: all but the one that is the
-// keeper's.
+// Shards returns the table's number for the feed, if it says so: all but the one that is the keeper's.
 func (s keptSink) Shards() int {
 	if t, ok := s.Sink.(interface{ Shards() int }); ok {
 		return t.Shards() - 1

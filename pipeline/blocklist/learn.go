@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
-// learning is what a feed does first that was not told the blocklist's number of shards.
+// learning asks for the blocklist's number of shards, before all else.
 type learning struct {
 	failure.Outages
 	answered atomic.Bool // Redis has

@@ -9,8 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// delivery is what one reading of the stream brings, or a snapshot. It is made once, for the sinks
-// of all feeds of a reader; none changes it.
+// delivery is the result of one reading of the stream, or a snapshot. It is made once, for the sinks of all feeds of
+// a reader; none changes it.
 type delivery struct {
 	steps   []step
 	all     []verdict.Verdict // of the steps
@@ -60,15 +60,14 @@ func (d *delivery) to(sink Sink, shard int) {
 	}
 }
 
-// leastRoom is how many changes a mailbox keeps at least before it counts as full: twice what the
-// stream keeps by default, some 60 MB at the most, which all that are behind share. A variable, so
-// that a test need not write as many.
+// leastRoom is the number of changes below which a mailbox is never full: twice the stream's by default, some 60 MB
+// at the most, which all that are behind share. A variable, so that a test need not write as many.
 var leastRoom = 1 << 17
 
-// mailbox is what the sink of one feed is still to be told of one shard. The reader puts things in
-// without ever waiting, and a goroutine of the feed's own Run takes them out: so sinks work on all
-// cores, and one that takes its time, or never returns, holds up no other. When more waits than
-// there is room for, all of it is dropped, and the sink gets a snapshot once it has time.
+// mailbox queues the changes of one shard for the sink of one feed. The reader puts things in without ever waiting,
+// and a goroutine of the feed's own Run takes them out: so sinks work on all cores, and one that takes its time, or
+// never returns, holds up no other. When more waits than there is room for, all of it is dropped, and the sink gets a
+// snapshot once it has time.
 type mailbox struct {
 	feed  *Feed
 	sink  Sink

@@ -2,12 +2,11 @@ package blocklist
 
 import "github.com/tallygate/tallygate/pipeline/verdict"
 
-// mergeAt is how many changes are merged when they wait for a sink: a flood of changes is of few
-// keys, and a table that is behind need not go through all that each of them was. A variable, so
-// that a test need not write as many.
+// mergeAt is the number of waiting changes from which they are merged: a flood of changes is of few keys, and a table
+// that is behind need not go through all that each of them was. A variable, so that a test need not write as many.
 var mergeAt = 8 * readCount
 
-// merged is what becomes of a record key by several changes, in their order.
+// merged is the sum of several changes of a record key, in their order.
 type merged struct {
 	removed bool // ahead of the verdict, if there is one
 	says    bool // there is a verdict

@@ -182,8 +182,7 @@ func (o *overload) run(t *testing.T, server *servers.RedisProc) {
 	}
 }
 
-// cpuTime is what this process has used of the processors, which other load changes less than the
-// time on the clock.
+// cpuTime returns this process' CPU time, which other load changes less than the time on the clock.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -54,7 +54,7 @@ func newMember(f *Feed, sink Sink, shards int) *member {
 	return m
 }
 
-// readerKey is what feeds must have in common to share a reader.
+// readerKey identifies the feeds that may share a reader.
 type readerKey struct {
 	redis                    redis.UniversalClient
 	prefix                   string
@@ -179,8 +179,8 @@ type turns struct {
 	moved  time.Time // when the holder last got on
 }
 
-// stuck is how long a scan may stand still, as when its server doesn't answer or a sink doesn't
-// return, before others don't wait for it any more.
+// stuck is the time after which others don't wait any more for a scan that stands still, as when its server doesn't
+// answer or a sink doesn't return.
 const stuck = 5 * time.Second
 
 var scanning turns

@@ -40,7 +40,7 @@ func follow(t *testing.T, client redis.UniversalClient, shards int) *service {
 	return &f
 }
 
-// ready is what the table says that it waits for; nil: nothing.
+// ready returns the reason for which the table waits; nil: none.
 func (f *service) ready() error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

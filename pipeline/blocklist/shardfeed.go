@@ -80,7 +80,7 @@ func (s *shardFeed) jitter(ctx context.Context) {
 	}
 }
 
-// turnEvery is how often a scan that waits for its turn looks again.
+// turnEvery is the interval between looks of a scan that waits for its turn.
 const turnEvery = 20 * time.Millisecond
 
 // step reads once: a page of the hash and what the stream has meanwhile, when a feed waits for a
@@ -209,7 +209,7 @@ func (s *shardFeed) read(ctx context.Context, after layout.Place, block time.Dur
 	return nil, nil
 }
 
-// change is what an entry of the stream says: a verdict, a removal, or, without a key, a heartbeat.
+// change is an entry of the stream: a verdict, a removal, or, without a key, a heartbeat.
 type change struct {
 	key     string
 	blocks  bool // it is a verdict, which may be a clear

@@ -135,7 +135,7 @@ func (c *scan) put(key string, v verdict.Verdict) {
 	}
 }
 
-// change is what the stream's entry n says.
+// change applies the stream's entry n.
 func (c *scan) change(is change, n uint64) {
 	switch {
 	case is.key == "":

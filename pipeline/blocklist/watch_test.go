@@ -53,7 +53,7 @@ type watch struct {
 	longest        time.Duration // that one was denied after its block's end
 }
 
-// watchedUser is what may be true of a user.
+// watchedUser lists the states that a user may be in.
 type watchedUser struct {
 	published []event.Micros // the untils of the blocks, in order; 0 for an end
 	held      event.Micros   // until when the table must deny; 0 when it need not

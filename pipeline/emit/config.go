@@ -15,7 +15,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Config says where events go and how many may wait. Only Brokers is required.
+// Config names the brokers and the topic, and bounds the queue. Only Brokers is required.
 type Config struct {
 	// Brokers are the addresses (host:port) to find the cluster by. One that answers is
 	// enough; none needs to be up when New is called.
@@ -24,10 +24,10 @@ type Config struct {
 	// Prefix begins every name of one installation; "" is "tallygate".
 	Prefix string
 
-	// Topic is where events go; "" is Prefix + ".events".
+	// Topic is the events' topic; "" is Prefix + ".events".
 	Topic string
 
-	// ClientID is what the broker's logs and quotas call this program; "" is "tallygate-emit".
+	// ClientID names this program in the broker's logs and quotas; "" is "tallygate-emit".
 	ClientID string
 
 	// TLS, when set, is used for every connection.
@@ -58,9 +58,9 @@ type Config struct {
 	// consumers of the topic must know arrays. 0 is 1, the greatest is 1,000.
 	EventsPerRecord int
 
-	// TracesPerSecond is how many events a second are sent with their trace context (event.Event.Trace), so
-	// that aggregators tell a collector of traces what became of them; those beyond are sent without. 0 is
-	// none. Such an event has a record of its own.
+	// TracesPerSecond bounds the events a second that keep their trace context (event.Event.Trace), by which
+	// aggregators tell a collector of traces what became of them; those beyond are sent without. 0 is none. Such an
+	// event has a record of its own.
 	TracesPerSecond int
 
 	// Traced, when set, is told once what became of each event that had a context: nil when Kafka has
@@ -74,7 +74,7 @@ type Config struct {
 	// EventsPerRecord is 1. None draws a new one, which is right for all other programs.
 	Instance []byte
 
-	// RequestTimeout is how long one request may take before it is sent again; 0 is 10 s.
+	// RequestTimeout bounds one request, after which it is sent again; 0 is 10 s.
 	RequestTimeout time.Duration
 
 	// AsIs sends a Cost of 0 and a Time of 0 as they are. By default both mean absent (a cost

@@ -159,7 +159,7 @@ func (e *Emitter) Close(ctx context.Context) error {
 	return err
 }
 
-// scratch is where one event is encoded, outside of any lock.
+// scratch is a buffer for one event's encoding, outside of any lock.
 type scratch struct {
 	buf        []byte // the uid, then the JSON, then the trace context
 	key, value int    // where the uid and the JSON end

@@ -8,7 +8,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// ErrorKind is what is the matter with Kafka.
+// ErrorKind classifies Kafka's errors.
 type ErrorKind string
 
 // The kinds of ErrorKind.
@@ -70,7 +70,7 @@ func isTLS(err error) bool {
 		strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 
-// advice says what to do about it; "" when waiting may be all.
+// advice tells operators what to do about it; "" when waiting may be all.
 func (k ErrorKind) advice() string {
 	switch k {
 	case ErrorAuth:

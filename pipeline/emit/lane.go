@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// fill is how much waits in a lane, as the sender sees it without taking the lane's lock.
+// fill is a lane's length, as the sender sees it without taking the lane's lock.
 type fill int32
 
 const (
@@ -33,7 +33,7 @@ type item struct {
 	position   uint64 // 0 for none
 }
 
-// bytes is what it takes in the queue.
+// bytes is an item's share of the queue's bound.
 func (i *item) bytes() int64 {
 	n := len(i.key) + len(i.value) + recordOverhead
 	if len(i.trace) > 0 {

@@ -63,8 +63,8 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// outageAfter is how long Kafka has to fail until it is told: partitions change their leaders within
-// less, and nothing is lost by that.
+// outageAfter is the time for which Kafka has to fail until it is told: partitions change their leaders within less,
+// and nothing is lost by that.
 const outageAfter = time.Second
 
 // connection tells of an outage, of another reason for it, and of its end. Of errors that come and go
@@ -147,7 +147,7 @@ func (r *reporter) errorOf(reason Reason) error {
 	return nil
 }
 
-// advice says what to do about dropped events.
+// advice tells developers what to do about dropped events.
 func (r Reason) advice() string {
 	return [reasons]string{
 		Invalid:     "mend the events: each needs an API, and values within the bounds of the reference",

@@ -54,8 +54,8 @@ func (d Dropped) Total() (n uint64) {
 	return n
 }
 
-// Stats is what an Emitter did since New. The numbers are read one after another, so they
-// need not add up while events are on their way.
+// Stats counts an Emitter's events since New. The numbers are read one after another, so they need not add up while
+// events are on their way.
 type Stats struct {
 	Emitted     uint64  // events that the broker acknowledged
 	Dropped     Dropped // events that will not be sent, by Reason
@@ -70,7 +70,7 @@ type Stats struct {
 	Suspects map[string]uint64
 }
 
-// counters are what Stats shows.
+// counters back Stats.
 type counters struct {
 	emitted atomic.Uint64
 	dropped [reasons]atomic.Uint64

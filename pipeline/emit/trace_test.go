@@ -27,7 +27,7 @@ func traceOf(n int) (t event.Trace) {
 	return t
 }
 
-// told is what Config.Traced was told.
+// told collects the calls of Config.Traced.
 type told struct {
 	mu  sync.Mutex
 	all map[event.Trace][]error

@@ -29,7 +29,7 @@ type RunningAdmitter interface {
 	WaitReady(ctx context.Context) error
 }
 
-// Request is what an Admitter is asked for.
+// Request describes an action for which an Admitter grants or denies a permit.
 type Request struct {
 	API  string
 	Dims []event.Dim
@@ -42,11 +42,11 @@ type Admission struct {
 	// Decision is that of a check: see Refuse and Unknown. An unavailable one is in doubt, and may be
 	// tried again after a second.
 	Decision Decision
-	// Permit is what the request's event is to carry; the zero value is nothing.
+	// Permit travels with the request's event; the zero value is none.
 	Permit event.Permit
-	// Held is what is to be ended once the request is; nil for nothing.
+	// Held ends with the request; nil for nothing.
 	Held Held
-	// Standing is where the request's key stands when it is let in.
+	// Standing is the position of the request's key when it is let in.
 	Standing Standing
 }
 
@@ -56,7 +56,7 @@ type Held interface {
 	Cancel()             // the request did nothing, and has no event
 }
 
-// Standing is where a key stands under the limit that has the least room. The zero value is none.
+// Standing describes a key's position under the limit with the least room. The zero value is none.
 type Standing struct {
 	Rule, Public     string // the limit's name, and the one that callers may see
 	Limit, Remaining event.Decimal

@@ -33,8 +33,8 @@ type Answers struct {
 	// XRateLimit adds the three older fields: X-RateLimit-Limit, X-RateLimit-Remaining, which is 0,
 	// and X-RateLimit-Reset, in seconds since the Unix epoch, rounded up.
 	XRateLimit bool
-	// Rules is what callers are told of rules, by the rules' internal names. A limit, whose name is
-	// rule/limit, falls back to its rule's entry. Other rules show their verdicts' public name.
+	// Rules are the public names and messages of rules, by their internal names. A limit, whose name is rule/limit,
+	// falls back to its rule's entry. Other rules show their verdicts' public name.
 	Rules map[string]PublicRule
 	// Messages are for rules without messages of their own, as in PublicRule.
 	Messages map[string]string
@@ -64,7 +64,7 @@ type Problem struct {
 	Policies   []string `json:"violated-policies,omitempty"`
 }
 
-// DenialContext is what Denial needs to know of a denied request.
+// DenialContext is the part of a denied request on which Denial depends.
 type DenialContext struct {
 	Languages string // the request's Accept-Language
 	Key       string // the text of the key over the limit, for PartitionKey; "" is unknown

@@ -109,8 +109,7 @@ func (t *Table) checkInMode(mode uint32, api string, dims []event.Dim) Decision 
 	return d
 }
 
-// CheckAt is what the table's verdicts say at a moment, also while the table is stale or
-// enforcement is off.
+// CheckAt decides by the table's verdicts at a moment, also while the table is stale or enforcement is off.
 func (t *Table) CheckAt(at event.Micros, api API, uid string) Decision {
 	return t.CheckDimsAt(at, string(api), []event.Dim{{Name: dimUID, Value: uid}})
 }

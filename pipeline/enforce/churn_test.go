@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// watched is what a reader does; a watchdog looks whether it goes on.
+// watched is a reader's work; a watchdog looks whether it goes on.
 type watched struct {
 	done atomic.Int64
 	stop atomic.Bool

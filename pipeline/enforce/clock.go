@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// nearly is how near to a verdict's beginning or end checks use the system's clock rather than the
+// nearly is the distance to a verdict's beginning or end within which checks use the system's clock rather than the
 // coarse one.
 const nearly = event.Second
 

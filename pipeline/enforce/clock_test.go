@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// sweep is what Run does every Config.Sweep, at this time by the wall clock.
+// sweep does the work of one Config.Sweep, at this time by the wall clock.
 func sweep(table *Table, at event.Micros) {
 	table.index.Sweep(table.steps.over(at, table.cfg.Grace))
 }

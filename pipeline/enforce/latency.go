@@ -20,12 +20,11 @@ var latencyBounds = [...]event.Micros{
 
 const ms = event.Millisecond
 
-// Latency is how long it took blocks to come into force in a Table.
+// Latency counts the delays from events to blocks in force in a Table.
 type Latency struct {
 	Count uint64
 	Sum   time.Duration
-	// Buckets are how many took at most so many seconds. prometheus.NewConstHistogram takes it as it
-	// is.
+	// Buckets count the blocks that took at most so many seconds. prometheus.NewConstHistogram takes it as it is.
 	Buckets map[float64]uint64
 	// Exemplars are the last block of each bucket whose event was traced, the fastest first.
 	Exemplars []Exemplar

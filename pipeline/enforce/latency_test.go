@@ -26,7 +26,7 @@ func agoBlock(uid string, ago time.Duration, change func(*verdict.Verdict)) verd
 	})
 }
 
-// said is how many took how long: the bounds of buckets with any.
+// said lists the bounds of buckets that have any.
 func (l Latency) said() string {
 	var text []string
 	below := uint64(0)

@@ -10,8 +10,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Left is what a key has left under a limit whose rule says `quota: true`. It is a hint: some of it
-// may be used by requests that are not counted yet.
+// Left is a key's remainder under a limit whose rule says `quota: true`. It is a hint: some of it may be used by
+// requests that are not counted yet.
 type Left struct {
 	Rule   string // the limit's name, for operators
 	Public string // the rule's name that callers may see

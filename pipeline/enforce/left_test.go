@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// leaves is what a key has left from now on for a minute.
+// leaves is a key's remainder from now on for a minute.
 func leaves(rule, key string, count, limit event.Decimal, change func(*verdict.Verdict)) verdict.Verdict {
 	at := event.FromTime(time.Now())
 	return rig.Block(rule, key, at, at+event.Minute, func(v *verdict.Verdict) {

@@ -39,7 +39,7 @@ type localShard struct {
 	sets [localSets][localWays]localKey
 }
 
-// localKey is when a key's bucket is full again, in µs of the table's monotonic clock. A slot whose
+// localKey holds the moment at which a key's bucket is full again, in µs of the table's monotonic clock. A slot whose
 // bucket is full is free for another key.
 type localKey struct {
 	hash uint64

@@ -15,10 +15,10 @@ const (
 	modeStale             // the policy for a stale table changes answers
 )
 
-// runWithin is how long after NewTable the table may be used without Run.
+// runWithin is the time after NewTable for which the table may be used without Run.
 const runWithin = 10 * time.Second
 
-// mode is how checks are answered, and what decides that: the switches, and how stale the table is.
+// mode decides how checks are answered, by the switches and the table's staleness.
 type mode struct {
 	bits atomic.Uint32 // modeOff, modeStale
 

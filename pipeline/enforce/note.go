@@ -51,7 +51,7 @@ func Note(ctx context.Context, what ...Noted) {
 
 type notesKey struct{}
 
-// Notes are what is noted for one request's event. The zero value is ready. It is for middlewares and
+// Notes collects a handler's additions to one request's event. The zero value is ready. It is for middlewares and
 // adapters, which give handlers a NoteContext.
 type Notes struct {
 	mu   sync.Mutex

@@ -11,8 +11,8 @@ import (
 
 const dimUID = "uid"
 
-// OnStale is how checks are answered while the table is stale: before the first snapshot, while it
-// is further behind than Config.MaxStaleness, and when Run was not called.
+// OnStale selects the answer of checks while the table is stale: before the first snapshot, while it is further
+// behind than Config.MaxStaleness, and when Run was not called.
 type OnStale uint8
 
 const (
@@ -29,7 +29,7 @@ const (
 // RuleOnStale replaces Config.OnStale for one rule. The aggregator's rules don't reach
 // applications, so Closed and Local need to know here what the rule is about.
 type RuleOnStale struct {
-	// Do is how checks are answered. Open ignores the rule's verdicts. Closed denies the APIs.
+	// Do selects the answer. Open ignores the rule's verdicts. Closed denies the APIs.
 	Do OnStale
 	// APIs are names and patterns, as in the rule's match; Closed and Local require them. With
 	// Config.OnStale Closed, an API that some rule names here is closed only if such a rule is.

@@ -8,7 +8,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// progress is how far each shard is in step with the blocklist.
+// progress tracks each shard's place in the blocklist.
 type progress struct {
 	born   event.Micros // of the table
 	shards atomic.Pointer[shards]

@@ -11,7 +11,7 @@ import (
 // unnamed replaces the name of a rule without a public name, where a field requires one.
 const unnamed = "limit"
 
-// PublicRule is what callers are told of a rule.
+// PublicRule is a rule's name and messages for callers.
 type PublicRule struct {
 	// Name is the rule's name; "" is the public name that its verdicts have, or none.
 	Name string

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// mostTold is how many limits callers are told of: those with the least left.
+// mostTold is the greatest number of limits in an answer: those with the least left.
 const mostTold = 4
 
 // Told is a Left as callers may see it.

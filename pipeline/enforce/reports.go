@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Summary is what a table holds and did, by rule.
+// Summary counts a table's verdicts and checks, by rule.
 type Summary struct {
 	Entries int           // verdicts that have not ended, as Table.InForce
 	Rules   []RuleSummary // in the order of their names
@@ -33,7 +33,7 @@ type RuleSummary struct {
 	Decided map[verdict.Action]uint64
 }
 
-// reports is what operators are told of a table, beside how stale it is.
+// reports are a table's numbers for operators, beside its staleness.
 type reports struct {
 	table   *Table
 	decided decisions
@@ -42,7 +42,7 @@ type reports struct {
 	last    atomic.Pointer[tally]
 }
 
-// tally is how many verdicts are in force.
+// tally counts verdicts in force.
 type tally struct {
 	at              event.Micros // when it was made
 	entries         int
@@ -95,8 +95,8 @@ func (r *reports) CountDecision(d Decision) {
 // ago for a million verdicts.
 func (r *reports) Refresh() { r.tally(1) }
 
-// servesFor is how long a walk over so many verdicts serves, until Refresh makes another: a walk then takes a
-// few hundredths of the time at most.
+// servesFor returns the time for which a walk over so many verdicts serves, until Refresh makes another: a walk then
+// takes a few hundredths of the time at most.
 func servesFor(entries int) event.Micros {
 	if entries < 10_000 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// stalePolicy is how a stale table answers checks.
+// stalePolicy answers checks of a stale table.
 type stalePolicy struct {
 	always        OnStale
 	rules         map[string]OnStale

@@ -35,7 +35,7 @@ func blockedNow() []verdict.Verdict {
 	return []verdict.Verdict{block("orders", "uid=42", hour("order.*")), block("search/burst", "uid=42", hour("search.*"))}
 }
 
-// answers says how each of some checks ends: allowed, the rule that denies, or unavailable.
+// answers lists the outcomes of some checks: allowed, the rule that denies, or unavailable.
 func answers(table *Table) string {
 	var all []string
 	for _, c := range [][2]string{{"order.create", "42"}, {"search.query", "42"}, {"order.create", "7"}, {"search.query", "7"}, {"login", "7"}} {

@@ -28,8 +28,8 @@ type steps struct {
 const (
 	// stepAtLeast is more than NTP slews between two observations, and than a leap second.
 	stepAtLeast = 2 * event.Second
-	// believedAfter is how long the wall clock must run after a step forward to be believed. A step
-	// back is believed at once.
+	// believedAfter is the time that the wall clock must run after a step forward to be believed. A step back is
+	// believed at once.
 	believedAfter = 10 * time.Minute
 )
 

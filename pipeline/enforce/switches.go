@@ -11,11 +11,11 @@ import (
 const (
 	// offVariable, set to off, turns enforcement off from the start.
 	offVariable = "TALLYGATE_ENFORCE"
-	// offFileEvery is how often Run looks for Config.OffFile.
+	// offFileEvery is the interval at which Run looks for Config.OffFile.
 	offFileEvery = time.Second
 )
 
-// OffCause is what turns enforcement off.
+// OffCause is a switch that turns enforcement off.
 type OffCause string
 
 // The causes of Table.Off. When there are several, the first of them is named.

@@ -18,28 +18,28 @@ type Config struct {
 	// Shards is the blocklist's number of shards; 0 is 1, or what a feed learns. The table is ready
 	// after a snapshot of each.
 	Shards int
-	// Resolution is how often Run updates the coarse clock that checks use; 0 is 20 ms. Within a
-	// second of a verdict's beginning or end, checks use the system's clock: verdicts are enforced
-	// to the microsecond, unless Run is held up for more than that second.
+	// Resolution is the interval at which Run updates the coarse clock of checks; 0 is 20 ms. Within a second of a
+	// verdict's beginning or end, checks use the system's clock: verdicts are enforced to the microsecond, unless Run
+	// is held up for more than that second.
 	Resolution time.Duration
-	// Sweep is how often Run frees the memory of ended verdicts; 0 is 30 s.
+	// Sweep is the interval at which Run frees the memory of ended verdicts; 0 is 30 s.
 	Sweep time.Duration
-	// Grace is how long a verdict is kept after its end; 0 is 10 min. A clock that is ahead for a
-	// while then loses none: they are in force again when it is corrected.
+	// Grace is the time for which a verdict is kept after its end; 0 is 10 min. A clock that is ahead for a while
+	// then loses none: they are in force again when it is corrected.
 	Grace time.Duration
 	// Causes keeps the event that triggered each verdict, for Verdicts and List. It takes about 8
 	// bytes an entry, and the event's id. Checks don't need it.
 	Causes bool
 
-	// OnStale is how checks are answered while the table is stale; the zero value is LastKnown. It
-	// is stale before the first snapshot and while it is further behind than MaxStaleness. Run is
-	// what notices that: ten seconds after NewTable the table is also stale until Run is called.
+	// OnStale selects the answer of checks while the table is stale; the zero value is LastKnown. It is stale before
+	// the first snapshot and while it is further behind than MaxStaleness. Run is what notices that: ten seconds
+	// after NewTable the table is also stale until Run is called.
 	OnStale OnStale
-	// MaxStaleness is how far the table may be behind without being stale; 0 is 1 minute.
+	// MaxStaleness is the greatest delay behind the blocklist of a table that is not stale; 0 is 1 minute.
 	MaxStaleness time.Duration
 	// Rules replaces OnStale for single rules, by name.
 	Rules map[string]RuleOnStale
-	// Instances is how many processes share the load, and thus each local limit; 0 is 1.
+	// Instances is the number of processes that share the load, and thus each local limit; 0 is 1.
 	Instances int
 	// OffFile is a file that turns all enforcement off while it exists; "" is none. Run looks for
 	// it once a second.

@@ -26,16 +26,16 @@ type Throttle struct {
 
 // ThrottleConfig configures a Throttle. The zero value is ready to use.
 type ThrottleConfig struct {
-	// MaxDelay is how long a request waits at most: 0 is 1 s, and a negative value never waits. One
-	// whose turn would come later is denied at once.
+	// MaxDelay bounds a request's wait: 0 is 1 s, and a negative value never waits. One whose turn would come later
+	// is denied at once.
 	MaxDelay time.Duration
-	// MaxDelayed is how many may wait at once; 0 is 1,000. More are denied.
+	// MaxDelayed bounds the waiters of a process; 0 is 1,000. More are denied.
 	MaxDelayed int
-	// MaxDelayedPerKey is how many of them may wait for one key and rule; 0 is 100.
+	// MaxDelayedPerKey bounds those of one key and rule; 0 is 100.
 	MaxDelayedPerKey int
 }
 
-// ThrottleStats is what has become of throttled requests.
+// ThrottleStats counts throttled requests by their outcome.
 type ThrottleStats struct {
 	Waiting    int    // now
 	Released   uint64 // waited, and were allowed

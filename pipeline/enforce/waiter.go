@@ -29,7 +29,7 @@ type waiter struct {
 	mono time.Time
 }
 
-// place is where a request waits.
+// place is a waiter's line and turn.
 type place struct {
 	rule lineRule
 	key  string
@@ -173,7 +173,7 @@ func (w *waiter) hold(ctx context.Context, p place, d Decision) (_ Decision, goe
 	}
 }
 
-// ends is when a decision's verdict ends, by the monotonic clock.
+// ends converts the end of a decision's verdict to the monotonic clock.
 func (w *waiter) ends(d Decision) time.Time { return w.mono.Add((d.until - w.wall).Duration()) }
 
 // refused is the decision of one who does not wait, or not any longer: it is denied until its turn

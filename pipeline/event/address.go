@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// AddressDim says how much of an address a dimension has: all of it (ip), or the network of so many
-// bits that it is in (ip/24, ip/64, ip/24/56). An IPv4 address and an IPv6 one have bits of their own.
+// AddressDim is the part of an address in a dimension: all of it (ip), or the network of so many bits that it is in
+// (ip/24, ip/64, ip/24/56). An IPv4 address and an IPv6 one have bits of their own.
 type AddressDim struct {
 	four, six uint8 // bits
 }
@@ -164,8 +164,7 @@ func (d AddressDim) wrong(value string) error {
 
 var exampleSix = netip.MustParseAddr("2001:db8::1")
 
-// AddressDimHint says what to write instead of a name that begins as those of addresses do; "" when
-// it is not like that.
+// AddressDimHint suggests a name in place of one that begins as those of addresses do; "" when it is not like that.
 func AddressDimHint(name string) string {
 	if !strings.HasPrefix(name, "ip/") {
 		return ""

@@ -131,7 +131,7 @@ func canonicalValue(v Value) Value {
 	return v
 }
 
-// escaped is how many bytes of JSON a byte takes at most: \u00XX.
+// escaped is the greatest number of bytes of JSON for a byte: \u00XX.
 const escaped = 6
 
 func cutText(s string, limit int) string {
@@ -153,7 +153,7 @@ func cutText(s string, limit int) string {
 	return s[:end] + cutMarker + hashText(s)
 }
 
-// jsonLen is how many bytes the UTF-8 text s takes in AppendString, without the quotes.
+// jsonLen counts the bytes of the UTF-8 text s in AppendString, without the quotes.
 func jsonLen(s string) int {
 	n := len(s)
 	for i := range len(s) {

@@ -141,7 +141,7 @@ func TestCleanValuesCostNoAllocation(t *testing.T) {
 	}
 }
 
-// Raw is what came, of each event that is one.
+// Raw keeps each valid event's bytes as they came.
 func TestRaw(t *testing.T) {
 	d := NewDecoder()
 	record := []byte(` [ {"api":"a","x": "` + "\xff" + `"}, 17, {"api":"b"} , {"uid":1},{"api":"c"}]`)

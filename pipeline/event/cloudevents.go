@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// cloudEvent is what CloudEvents say around the data.
+// cloudEvent holds a CloudEvent's attributes.
 type cloudEvent struct {
 	id, source, typ, subject, time token // tokNull when absent
 	data, data64                   token

@@ -43,7 +43,7 @@ type BadEvent struct {
 	Err    error  // what is wrong, where, and what to do
 }
 
-// Error says what is wrong, where, and what to do.
+// Error describes the mistake, its place, and the remedy.
 func (b *BadEvent) Error() string {
 	if b.Index == WholeRecord {
 		return fmt.Sprintf("event: decode record: %v", b.Err)
@@ -60,7 +60,7 @@ func (b *BadEvent) Unwrap() error { return b.Err }
 // memory, all else (Attrs, other strings, Bad) is the Decoder's and holds until its next Decode. So
 // the record must not change while its events are in use, and Clone makes an event that stays.
 type Decoder struct {
-	// Bad is what of the last record is not an event, in the record's order.
+	// Bad lists the mistakes of the last record, in its order.
 	Bad []BadEvent
 
 	// DroppedIPs counts, over all records, the events that lost an ip that does not parse.
@@ -93,7 +93,7 @@ type Decoder struct {
 
 type span struct{ from, to int }
 
-// mode is how a record's events are written.
+// mode is the form of a record's events.
 type mode uint8
 
 const (
@@ -308,7 +308,7 @@ func (d *Decoder) refuse(reason string, at int, why string) {
 	d.Bad = append(d.Bad, m.bad(WholeRecord, d.body))
 }
 
-// recognized is what is wrong with a value, with what it seems to be.
+// recognized adds to a mistake what the value seems to be.
 func recognized(value []byte, why string) string {
 	if what := Recognize(value); what != "" {
 		return why + "; " + what

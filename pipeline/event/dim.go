@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxKey is how long a key's text may be: an event whose key is longer counts under none.
+// MaxKey bounds a key's text: an event whose key is longer counts under none.
 const MaxKey = 32 << 10
 
 // Dimensions names those that keys may have, for messages.

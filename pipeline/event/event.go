@@ -23,8 +23,8 @@ type Event struct {
 	// an emitter sends it in the record's header HeaderTrace. The zero value for none.
 	Trace Trace
 
-	// BrokerTime is when the broker appended the record. In records it is set by whoever
-	// consumes them; in files to replay it is a field. NoTime when absent.
+	// BrokerTime is the time at which the broker appended the record. In records it is set by whoever consumes them;
+	// in files to replay it is a field. NoTime when absent.
 	BrokerTime Micros
 }
 

@@ -27,8 +27,8 @@ const (
 	fieldPermitAt
 )
 
-// mistake is what is wrong with a field. It is kept until the object ends, because a field of the
-// same name may follow, and the last one counts.
+// mistake is a field's first mistake. It is kept until the object ends, because a field of the same name may follow,
+// and the last one counts.
 type mistake struct {
 	field  field
 	attr   string
@@ -221,7 +221,7 @@ func (d *Decoder) name(f field, reason string, t *token) string {
 	return text
 }
 
-// nameOf is what a field that names something is called.
+// nameOf names the fields that identify something, for messages.
 var nameOf = map[field]string{fieldUID: "uid", fieldID: "id", fieldRefunds: "id of an event"}
 
 // setAPI refuses control characters: the name is shown to people and stands in their rules.

@@ -67,7 +67,7 @@ func Murmur2[T string | []byte](key T) uint32 {
 	return h ^ h>>15
 }
 
-// Partition is where Kafka's Java client puts a record of this key, of n partitions.
+// Partition returns the partition that Kafka's Java client chooses for a record of this key, of n.
 func Partition(key []byte, n int32) int32 {
 	return int32(Murmur2(key)&0x7fffffff) % n
 }

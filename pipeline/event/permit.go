@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Permit is what admitted an event's action under strict limits. The zero value is none.
+// Permit admitted an event's action under strict limits. The zero value is none.
 type Permit struct {
 	ID string // "" for none
 
-	// At is when it was granted, for all keys; it is not looked at when there are Keys. NoTime when
-	// neither is known.
+	// At is the time of the grant, for all keys; it is not looked at when there are Keys. NoTime when neither is
+	// known.
 	At Micros
 	// Keys are the keys that it was granted for, when it was at different moments: at most
 	// MaxPermitKeys, all different.
@@ -26,8 +26,8 @@ type PermitKey struct {
 }
 
 const (
-	// MaxPermitKeys is how many keys a Permit has at most. What is beyond is left out, and so are keys
-	// whose JSON takes more than MaxText bytes: their permits are not settled by the event.
+	// MaxPermitKeys bounds the keys of a Permit. What is beyond is left out, and so are keys whose JSON takes more
+	// than MaxText bytes: their permits are not settled by the event.
 	MaxPermitKeys = 16
 
 	badMoment = NoTime + 1 // of a key in permit_at: until the object ends, a later one may be good

@@ -46,7 +46,7 @@ const (
 	isUTF16 = "it looks like UTF-16: send UTF-8"
 )
 
-// magics are how formats begin, the longer ones first.
+// magics are the first bytes of formats, the longer ones first.
 var magics = []struct{ magic, what string }{
 	{"\x82SNAPPY\x00", "it is compressed by snappy: let Kafka's producer compress whole batches (compression.type), and send the value as it is"},
 	{"Obj\x01", "it is an Avro file: send JSON"},

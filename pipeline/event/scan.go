@@ -26,7 +26,7 @@ type scanner struct {
 	inObject [maxDepth/64 + 1]uint64 // skip's stack: a bit for each open container
 }
 
-// maxDepth is how deep encoding/json nests.
+// maxDepth is the greatest depth of encoding/json.
 const maxDepth = 10_000
 
 type tokenKind uint8

@@ -83,7 +83,7 @@ func TooFarAhead(t, broker Micros) bool {
 	return t != NoTime && broker != NoTime && t > broker+Day
 }
 
-// otherName is what a field that no event has may be meant for.
+// otherName is a field that an unknown one may be meant for.
 type otherName uint8
 
 const (

@@ -2,8 +2,7 @@ package verdict
 
 import "slices"
 
-// Action is what an enforcer does with a request that a verdict covers. A greater Action is
-// a stronger one.
+// Action is an enforcer's reaction to a request that a verdict covers. A greater Action is a stronger one.
 type Action uint8
 
 // The actions, weakest first.

@@ -31,7 +31,7 @@ func AppendRecordKey(dst []byte, v *Verdict) []byte {
 	return dst
 }
 
-// RecordKey is what the key of a verdict's record says.
+// RecordKey is the parsed key of a verdict's record.
 type RecordKey struct {
 	Text string // the key's text, as KeyText returns it
 	Key  []event.Dim

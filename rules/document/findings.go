@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Findings are what is wrong in a File so far, or probably wrong.
+// Findings collects the mistakes and warnings of a File.
 type Findings struct {
 	Rule string // the rule that is being read: its mistakes name it
 
@@ -87,10 +87,10 @@ func (f *Findings) Inside(n *yaml.Node, at int, hint, message string) *Error {
 // HasComment reports whether a comment stands on the line on which a scalar begins.
 func (f *Findings) HasComment(n *yaml.Node) bool { return strings.Contains(f.src.line(n.Line), " #") }
 
-// Mistakes is how many were reported so far.
+// Mistakes counts the mistakes so far.
 func (f *Findings) Mistakes() int { return f.count }
 
-// Refused is how many mistakes were reported so far, and how many were accepted that a file may not have.
+// Refused counts the mistakes so far, and the accepted ones that a file may not have.
 func (f *Findings) Refused() int { return f.count + len(f.outdated) }
 
 // Err is an Errors of every mistake so far, in the order of the file; nil when there is none.
@@ -101,10 +101,10 @@ func (f *Findings) Err() error {
 	return f.errs.sorted()
 }
 
-// Outdated is what was accepted, in the order of the file.
+// Outdated lists the accepted ones, in the order of the file.
 func (f *Findings) Outdated() Errors { return f.outdated.sorted() }
 
-// Warnings is what was warned of, in the order of the file.
+// Warnings lists the warnings, in the order of the file.
 func (f *Findings) Warnings() []Warning {
 	var out []Warning
 	for _, w := range f.warned.sorted() {

@@ -11,7 +11,7 @@ func isMerge(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag
 // IsNull reports whether a value is absent, as behind `field:`.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Describe says what a node is, for "… is a mapping, not …".
+// Describe names a node's kind, for "… is a mapping, not …".
 func Describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -21,7 +21,7 @@ func isInvisible(r rune) bool {
 	return r > unicode.MaxASCII && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zs, r))
 }
 
-// describeInvisible says which character it is, and what to do.
+// describeInvisible names the character, and suggests a remedy.
 func describeInvisible(r rune) (message, hint string) {
 	switch {
 	case r == '\u00a0' || r == '\u202f':

@@ -29,7 +29,7 @@ func (f *File) Text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// notFinite is what YAML reads as infinity, or as no number at all.
+// notFinite matches numbers that YAML reads as infinity, or as no number at all.
 var notFinite = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
 
 // Word returns a scalar that is one of the given words.

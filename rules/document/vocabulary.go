@@ -2,7 +2,7 @@ package document
 
 import "slices"
 
-// Vocabulary is what Files of one language say, for guesses at what was meant.
+// Vocabulary lists the words of one language's Files, for guesses at what was meant.
 type Vocabulary struct {
 	Empty      string // the message for a file without a document
 	EmptyHint  string

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/logic"
 )
 
-// Analyse says when a predicate that compiles is true, false, and neither, and tells what in it never holds.
+// Analyse finds when a predicate that compiles is true, false, and neither, and what in it never holds.
 func Analyse(source string, events Declared) (logic.Formula, []Mistake) {
 	tree, err := parser.Parse(source)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *formulaReader) tell(n ast.Node, message, hint string) {
 	r.mistakes = append(r.mistakes, Mistake{At: n.Location().From, Message: "when: " + message, Hint: hint, Severity: Doubt})
 }
 
-// conflictHint says what was probably meant by two conditions on one term that exclude each other.
+// conflictHint guesses what was meant by two conditions on one term that exclude each other.
 func conflictHint(c logic.Conflict) string {
 	name := shortTerm(c.Term)
 	switch low, high := max(c.A.Low, c.B.Low), min(c.A.High, c.B.High); {

@@ -12,15 +12,15 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
-// Declared is what events may say, as far as it is known. The zero value says nothing.
+// Declared describes the events that there may be, as far as it is known. The zero value says nothing.
 type Declared struct {
 	Attrs Attrs
 	API   func(name string) (problem, hint string) // says of a name that no API has it; nil: any may
 	Guess Guess
 }
 
-// Guess says which candidate was probably meant by a word, as text behind a message. There may be
-// thousands of candidates, and of mistakes.
+// Guess finds the candidate that a word was probably meant to be, as text behind a message. There may be thousands of
+// candidates, and of mistakes.
 type Guess func(word string, candidates func() []string) string
 
 // DidYouMean is the Guess that goes through all candidates.
@@ -31,7 +31,7 @@ func DidYouMean(word string, candidates func() []string) string {
 // Attrs are the attributes that there are, by name. Nil says nothing: any attribute may be anything.
 type Attrs map[string]*Attr
 
-// Attr is what an attribute can be where it is there.
+// Attr describes the values of an attribute.
 type Attr struct {
 	Text, Number, Bool bool
 	Values             []string // as text; nil: any of these types
@@ -116,7 +116,7 @@ func (v *typeCheck) known(at ast.Node, name string) {
 	v.fail(at, hint, problem)
 }
 
-// declared is what is known of an attribute, and its name; nil for what is none, or is not declared.
+// declared returns an attribute's declaration, and its name; nil for what is none, or is not declared.
 func (v *typeCheck) declared(n ast.Node) (*Attr, string) {
 	switch n := n.(type) {
 	case *ast.ChainNode:

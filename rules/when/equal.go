@@ -38,7 +38,7 @@ func differ(left, right ast.Node, l, r kinds) string {
 	return written(left) + " is " + l.String() + ", and " + written(right) + " " + r.String() + ": they are never equal"
 }
 
-// absence says how a predicate asks whether something is there that is never nil.
+// absence rewrites the question whether something is there that is never nil.
 func absence(n ast.Node) string {
 	switch name := written(n); name {
 	case "id", "outcome":
@@ -59,7 +59,7 @@ func isConstant(n ast.Node) bool {
 	return false
 }
 
-// howToCompare says how to write a comparison of two kinds.
+// howToCompare suggests a comparison of two kinds.
 func howToCompare(left, right ast.Node, l, r kinds) string {
 	if isConstant(left) && !isConstant(right) {
 		left, right, l, r = right, left, r, l
@@ -83,7 +83,7 @@ func howToCompare(left, right ast.Node, l, r kinds) string {
 	return ""
 }
 
-// civilHint says what a day of the week, or a month, is as a number.
+// civilHint returns a day of the week, or a month, as a number.
 func civilHint(n ast.Node) string {
 	first := "Sunday is 0"
 	if strings.Contains(n.String(), "Month") {

@@ -59,7 +59,7 @@ func (ev *Evaluator) Holds(p *Predicate, e *event.Event, at event.Micros) (holds
 	return holds, ok
 }
 
-// nobody is what there is of no event.
+// nobody is an event without fields.
 var nobody event.Event
 
 // Visit implements ast.Visitor: it notes the variables that a predicate uses.

@@ -14,8 +14,8 @@ import (
 // inNetwork is the function that asks whether an address is in one of several networks.
 const inNetwork = "inNetwork"
 
-// addressVariable is what ip is compiled to where inNetwork asks for it: the address itself, so that no text
-// is made of it and read again. No predicate can spell it.
+// addressVariable replaces ip where inNetwork asks for it: it is the address itself, so that no text is made of it
+// and read again. No predicate can spell it.
 const addressVariable = "ip as an address"
 
 const howToAsk = `as in inNetwork(ip, "10.0.0.0/8", "2001:db8::/32")`
@@ -96,7 +96,7 @@ func (v *restriction) wrong(n ast.Node, message, hint string) {
 	v.refused = append(v.refused, Mistake{At: n.Location().From, Message: message, Hint: hint})
 }
 
-// quoted says how to write a network that is no text in quotes.
+// quoted suggests quotes around a network.
 func (v *restriction) quoted(call *ast.CallNode, arg ast.Node) string {
 	switch arg := arg.(type) {
 	case *ast.ArrayNode:

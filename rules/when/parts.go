@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Answer is what is known of a predicate before all is known that it asks for.
+// Answer is a predicate's value before all is known that it asks for.
 type Answer uint8
 
 // The answers.

@@ -134,8 +134,7 @@ func programSize(re *syntax.Regexp) int {
 	return size + 1
 }
 
-// matchesText is what `matches` is compiled to where its regular expression is no constant. No predicate
-// can spell it.
+// matchesText replaces `matches` where its regular expression is no constant. No predicate can spell it.
 const matchesText = "matches a text"
 
 var errPattern = errors.New("matches: the regular expression is too large")

@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 )
 
-// constant is what a comparison is with.
+// constant is the value that a comparison is with.
 type constant struct {
 	kind   logic.Kinds
 	text   string
@@ -128,7 +128,7 @@ type term struct {
 	says string // what it can be, for messages; "" where that is no short list
 }
 
-// formula is when the term's value is in one domain, in another, and in neither.
+// formula combines the term's domains of true and false.
 func (t term) formula(holds, not logic.Domain) logic.Formula {
 	f := logic.Formula{True: logic.Of(t.name, t.base.And(holds)), False: logic.Of(t.name, t.base.And(not))}
 	if left := t.base.Kinds &^ (holds.Kinds | not.Kinds); left != 0 {
@@ -140,7 +140,7 @@ func (t term) formula(holds, not logic.Domain) logic.Formula {
 // AttrTerm is the name of an attribute's term. Terms of other variables have the names of these.
 func AttrTerm(name string) string { return attrVariable(name) }
 
-// VariableDomain is what a variable may be: uid, ip, api, outcome, id or cost.
+// VariableDomain returns the values of a variable: uid, ip, api, outcome, id or cost.
 func VariableDomain(name string) (logic.Domain, bool) {
 	switch name {
 	case "id", "api", "outcome":
@@ -155,7 +155,7 @@ func VariableDomain(name string) (logic.Domain, bool) {
 	return logic.Domain{}, false
 }
 
-// AttrDomain is what an attribute may be.
+// AttrDomain returns the values of an attribute.
 func (as Attrs) AttrDomain(name string) logic.Domain {
 	k := logic.Text | logic.Number | logic.Bool
 	a := as[name]
@@ -182,7 +182,7 @@ func (r *formulaReader) attribute(name string) term {
 	return term{name: AttrTerm(name), base: r.attrs.AttrDomain(name)}
 }
 
-// clockParts are what a time's methods return.
+// clockParts are the results of a time's methods.
 var clockParts = map[string]struct {
 	low, high float64
 	round     bool // after the last one comes the first
@@ -240,7 +240,7 @@ func (r *formulaReader) term(n ast.Node) term {
 	return t
 }
 
-// computed is what a call can return, as far as that is known.
+// computed returns the results of a call, as far as they are known.
 func computed(n ast.Node) (base logic.Domain, says string, ok bool) {
 	switch n := n.(type) {
 	case *ast.ChainNode:

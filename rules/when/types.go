@@ -53,7 +53,7 @@ func (k kinds) String() string {
 	}
 }
 
-// variableKinds are what the variables of predicates can be.
+// variableKinds are the kinds of the variables of predicates.
 var variableKinds = map[string]kinds{
 	"id": isText, "api": isText, "outcome": isText, "cost": isNumber, "time": isMoment, "attrs": isCollection,
 	"uid": isText | isNil, "ip": isText | isNil,

@@ -49,14 +49,14 @@ type Names interface {
 	MeantNetworks(name string) string
 }
 
-// Mistake is what is wrong with a predicate, or probably is.
+// Mistake is a certain or probable mistake in a predicate.
 type Mistake struct {
 	At            int // the character that it is about, from 0
 	Message, Hint string
 	Severity      Severity
 }
 
-// Severity says what a Mistake means for the predicate.
+// Severity is a Mistake's effect on the predicate.
 type Severity uint8
 
 // What a Mistake means.
@@ -67,7 +67,7 @@ const (
 	Doubt                   // a predicate that works, and is probably not what was meant
 )
 
-// variables are what predicates may name. uid, ip and attributes may be nil.
+// variables are the names in predicates.
 var variables = types.Map{
 	"id": types.String, "uid": types.Any, "ip": types.Any, "api": types.String, "outcome": types.String,
 	"cost": types.Float64, "attrs": types.TypeOf(map[string]any{}), "time": types.TypeOf(time.Time{}),
@@ -121,7 +121,7 @@ func compile(source string, names types.Map, visitor ast.Visitor) (*vm.Program, 
 	return expr.Compile(source, expr.Env(names), expr.AsBool(), expr.MaxNodes(maxNodes), dateFunction, networkFunction, matchesFunction, expr.Patch(visitor))
 }
 
-// dateLayouts are what date() reads without a layout of its own.
+// dateLayouts are the forms that date() reads without a layout of its own.
 var dateLayouts = []string{
 	time.DateOnly, time.TimeOnly, time.DateTime, time.RFC3339, time.RFC822, time.RFC850, time.RFC1123,
 }

@@ -82,7 +82,7 @@ func (ev *Evaluator) truth(p *Parts, e *event.Event, at event.Micros) (holds, ok
 	return ev.truth(p.of[1], e, at)
 }
 
-// variables are what a part asks for, each once.
+// variables lists the names in a part, each once.
 func (p *Parts) variables() (names []string) {
 	if p.whole != nil {
 		return p.asks

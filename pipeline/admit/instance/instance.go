@@ -28,7 +28,7 @@ type Limits struct {
 	current atomic.Pointer[version]
 }
 
-// version is what one set of rules comes to.
+// version is one set of rules, compiled for this process.
 type version struct {
 	tables  [][]*limit // by Rule.Index and Limit.Index
 	workers sync.Pool
@@ -40,7 +40,7 @@ type limit struct {
 	counters *table
 }
 
-// Result is what became of a request.
+// Result is a request's outcome.
 type Result struct {
 	Allowed bool
 	Action  verdict.Action // unless it is allowed: the strongest of the rules that did not let it in
@@ -122,7 +122,7 @@ func (x *Limits) Admit(e *event.Event) (res Result, permit *Permit) {
 	return res, permit
 }
 
-// Stat is what became of requests under one limit, since its counters began.
+// Stat counts requests under one limit, since its counters began.
 type Stat struct {
 	Limit    *rules.Limit
 	Admitted uint64 // requests that it counted

@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Permit is what a request holds under limits on what is under way. A nil Permit holds nothing.
+// Permit holds a request's places under limits on actions under way. A nil Permit holds nothing.
 type Permit struct {
 	done  atomic.Bool
 	first hold

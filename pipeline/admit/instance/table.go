@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// shards is how many parts a table has, each with a lock of its own.
+// shards is the number of a table's parts, each with a lock of its own.
 const shards = 16
 
 // table has the counters of one limit, by key. It keeps a bounded number of keys: the least recently used
@@ -33,7 +33,7 @@ type part struct {
 	_ [64]byte // no part shares a cache line with the next one
 }
 
-// entry is what is counted of one key.
+// entry holds one key's counters.
 type entry struct {
 	hash       uint64
 	key        string

@@ -7,8 +7,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// warmth is how far a bucket has warmed up: after idling it begins with a share of its rate and burst, and
-// gets to the whole while it is in use.
+// warmth tracks a bucket's warm-up: after idling it begins with a share of its rate and burst, and gets to the whole
+// while it is in use.
 //
 // Let T be WarmUp.Time, f WarmUp.From, and w how long it has been in use, at most T. Rate and burst are the
 // limit's times
@@ -77,7 +77,7 @@ func (w *warmth) advance(by *rules.WarmUp, now, empty event.Micros) {
 	w.at = now
 }
 
-// burst is how much there may be in the bucket now, with an amount that is to go in.
+// burst returns the bucket's present bound, with an amount that is to go in.
 func (w *warmth) burst(by *rules.WarmUp, burst, amount event.Decimal) event.Decimal {
 	return max(event.Decimal(float64(burst)*w.share(by)), min(amount, burst))
 }

@@ -190,7 +190,7 @@ func (t *try) warmUp(now event.Micros) {
 	}
 }
 
-// deny says where the key stands that the request was not let in for.
+// deny records the key's position under the limit that denied the request.
 func (t *try) deny() {
 	t.count, t.reset, t.retry = 0, 0, standing.Never
 	var window []byte
@@ -212,7 +212,7 @@ func (t *try) deny() {
 	t.retry = t.span(t.Window.Below(window, room))
 }
 
-// span is how long it is until a moment of the window's time.
+// span converts a moment of the window's time to a wait.
 func (t *try) span(until event.Micros) time.Duration {
 	if t.WarmUp.Time > 0 {
 		return event.Micros(t.warm.until(&t.WarmUp, float64(until)-t.warm.virtual) + 1).Duration()

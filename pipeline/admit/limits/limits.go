@@ -1,5 +1,5 @@
-// Package limits is what the protocol of permits knows of rules: it makes questions of what a request wants,
-// and numbers of answers. It links no client of Redis.
+// Package limits translates between rules and the protocol of permits: it makes questions of a request's amounts, and
+// numbers of answers. It links no client of Redis.
 package limits
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Limit is what the protocol knows of a strict limit. Make it with Of.
+// Limit is a strict limit in the protocol's terms. Make it with Of.
 type Limit struct {
 	Shape protocol.Limit
 	Tiers []protocol.Tier
@@ -33,7 +33,7 @@ type almanac struct {
 // limit that they get later knows of them.
 const Unlimited = rules.MaxStrict
 
-// Of is what the protocol knows of a limit.
+// Of translates a limit for the protocol.
 func Of(l *rules.Limit) *Limit {
 	out := &Limit{of: l}
 	s := &out.Shape
@@ -76,7 +76,7 @@ func (l *Limit) Lowest() event.Decimal {
 	return least
 }
 
-// Want is what a request wants of the limit at about a time.
+// Want translates a request's amount under the limit, at about a time.
 func (l *Limit) Want(w *rules.Want, at event.Micros) protocol.Want {
 	out := protocol.Want{Limit: l.Shape, Amount: w.Amount, Threshold: w.Threshold}
 	if w.Threshold == 0 {
@@ -108,7 +108,7 @@ func (l *Limit) EndsAt(at event.Micros) []event.Micros {
 	return a.ends
 }
 
-// ResetOf is when so much, the last of it of now, no longer counts; 0 when it is not known.
+// ResetOf returns the moment at which so much, the last of it of now, no longer counts; 0 when it is not known.
 func ResetOf(w *protocol.Want, used event.Decimal, at event.Micros) event.Micros {
 	switch {
 	case w.Kind == protocol.InFlight:
@@ -130,7 +130,7 @@ func ResetOf(w *protocol.Want, used event.Decimal, at event.Micros) event.Micros
 	return 0
 }
 
-// Numbers are where a key stands by a shard's answer to a question with these wants.
+// Numbers reads a key's position from a shard's answer to a question with these wants.
 func Numbers(wants []protocol.Want, g *protocol.Answer, granted bool) (n standing.Numbers) {
 	n.Limited = !granted
 	if g.Decides < 0 || g.Decides >= len(wants) {

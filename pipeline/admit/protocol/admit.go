@@ -27,7 +27,7 @@ type Ask struct {
 	Renews   bool // the ids were made by an enforcer, for permits that it was granted: none is granted anew
 }
 
-// Status is how a shard answers.
+// Status is the outcome of a question to a shard.
 type Status uint8
 
 // The answers.
@@ -44,7 +44,7 @@ const (
 	Ahead                    // the shard's clock is far ahead of the publisher's: one of them is wrong
 )
 
-// Answer is what a shard answers.
+// Answer is a shard's answer to a question.
 type Answer struct {
 	Status  Status
 	Now     event.Micros // the key's clock
@@ -198,8 +198,8 @@ func (m *Memory) decide(k *Key, q *Ask, part *Partition, a *Answer) {
 	m.keep(q.Key, k, a.Clock)
 }
 
-// fitsAt is when a want that does not fit now would, if no more were counted; 0 when nobody knows, or
-// never.
+// fitsAt returns the moment at which a want that does not fit now would, if no more were counted; 0 when nobody
+// knows, or never.
 func (k *Key) fitsAt(w *Want, used, limit float64, now, settled event.Micros) event.Micros {
 	amount := float64(w.Amount)
 	switch {
@@ -216,7 +216,7 @@ func (k *Key) fitsAt(w *Want, used, limit float64, now, settled event.Micros) ev
 	return 0
 }
 
-// resetAt is when nothing counts any more under a limit; 0 when nobody knows.
+// resetAt returns the moment at which nothing counts any more under a limit; 0 when nobody knows.
 func (k *Key) resetAt(l *Limit, used float64, now, settled event.Micros) (at event.Micros) {
 	switch l.Kind {
 	case Bucket:
@@ -229,7 +229,7 @@ func (k *Key) resetAt(l *Limit, used float64, now, settled event.Micros) (at eve
 	return at
 }
 
-// steps is what counts now, counted or under way, in the order in which it falls out.
+// steps lists the amounts that count now, counted or under way, in the order in which they fall out.
 func (k *Key) steps(l *Limit, now, settled event.Micros) (steps []Step) {
 	if s := k.Level.section(l); s != nil {
 		for _, step := range s.Steps {
@@ -247,7 +247,7 @@ func (k *Key) steps(l *Limit, now, settled event.Micros) (steps []Step) {
 	return steps
 }
 
-// partsOf is what a permit of now holds.
+// partsOf lists the amounts of a permit granted now.
 func partsOf(q *Ask, now event.Micros) (parts []Part, ok bool) {
 	for i := range q.Wants {
 		w := &q.Wants[i]
@@ -260,7 +260,7 @@ func partsOf(q *Ask, now event.Micros) (parts []Part, ok bool) {
 	return parts, true
 }
 
-// threshold is what a limit's use is compared with.
+// threshold returns the number that a limit's use is compared with.
 func (k *Key) threshold(w *Want, clock event.Micros) float64 {
 	if w.Threshold >= 0 {
 		return float64(w.Threshold)

@@ -7,8 +7,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Batch is what a publisher applies in one call: records of one partition of the verdict topic, at
-// offsets [Start, Next), in their order.
+// Batch is one call of a publisher: records of one partition of the verdict topic, at offsets [Start, Next), in their
+// order.
 type Batch struct {
 	Partition   int32
 	Of          int32 // partitions that the topic has
@@ -34,7 +34,7 @@ type Record struct {
 	Version uint64
 }
 
-// Grants says which Redis may grant permits for a partition, and until when.
+// Grants names the Redis that may grant permits for a partition, and the end of that right.
 type Grants struct {
 	Run, Life string
 	Until     event.Micros // by the shard's clock
@@ -48,7 +48,7 @@ type Grants struct {
 	Longest event.Micros
 }
 
-// Applied is how a shard answers a Batch.
+// Applied is a shard's answer to a Batch.
 type Applied struct {
 	OK      bool
 	Reached int64
@@ -67,7 +67,7 @@ type Lost struct {
 	Parts   []Part
 }
 
-// maxLost is how many lost permits a call names at most.
+// maxLost bounds the lost permits in a call.
 const maxLost = 100
 
 // Apply applies a batch, if it begins where the one before ended.

@@ -1,5 +1,5 @@
-// Package protocol is how strict limits decide: what is counted in a window, together with what is
-// under way, never exceeds the limit. It is pure: no I/O, clock, goroutine or lock.
+// Package protocol decides strict limits: the count of a window, together with the permits under way, never exceeds
+// the limit. It is pure: no I/O, clock, goroutine or lock.
 //
 // # Who takes part
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Level is what an owner publishes about a key: what is counted under its strict limits, how that
-// fades, and which permits are settled with it.
+// Level is an owner's record about a key: the count under its strict limits, its decay, and the permits settled with
+// it.
 type Level struct {
 	Key      string       // the key's text
 	Seq      int64        // orders the levels of a key
@@ -42,7 +42,7 @@ type Step struct {
 	Amount event.Decimal
 }
 
-// MaxSteps is how many steps a Section has at most.
+// MaxSteps bounds the steps of a Section.
 const MaxSteps = 64
 
 // Coalesce makes of steps, which are in the order of their Until, at most MaxSteps. Amounts that go

@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Kind is how an amount stops to count under a limit.
+// Kind selects how an amount stops to count under a limit.
 type Kind uint8
 
 // The kinds of limits.
@@ -59,7 +59,7 @@ func (l *Limit) is(name string) bool {
 	return name == l.Name || !off.formers && slices.Contains(l.Formers, name)
 }
 
-// ends is when a part of a permit no longer counts: by the window that its event will count in.
+// ends returns the moment from which a part of a permit no longer counts: by the window that its event will count in.
 func (l *Limit) ends(p *Permit, part *Part) event.Micros {
 	if part.Name == l.Name || l.Kind != Window || len(l.Ends) > 0 {
 		return part.Until
@@ -68,27 +68,27 @@ func (l *Limit) ends(p *Permit, part *Part) event.Micros {
 	return until
 }
 
-// Want is what a request wants of one limit.
+// Want is a request's amount under one limit.
 type Want struct {
 	Limit
 	Amount event.Decimal // more than 0
 
-	// Threshold is what is compared with: the limit of the request's tier, of a bucket its burst. It is
-	// negative when the tier is not known. Then that of the key's last tier holds, and where no event
-	// has been counted, or by a tier that is gone, the Lowest.
+	// Threshold is the number to compare with: the limit of the request's tier, of a bucket its burst. It is negative
+	// when the tier is not known. Then that of the key's last tier holds, and where no event has been counted, or by
+	// a tier that is gone, the Lowest.
 	Threshold event.Decimal
 	Lowest    event.Decimal
 	Tiers     []Tier // when the tier is not known: all there are
 }
 
-// Tier is what a limit's use is compared with for some keys.
+// Tier is another threshold of a limit, for some keys.
 type Tier struct {
 	ID        uint64 // 0: for those of no tier
 	Threshold event.Decimal
 }
 
-// drained is what drains from a bucket in a time, rounded down by as much as binary floating point
-// may be wrong: a bucket never seems emptier than it is.
+// drained returns a bucket's drain in a time, rounded down by as much as binary floating point may be wrong: a bucket
+// never seems emptier than it is.
 func drained(by event.Micros, rate event.Decimal, per event.Micros) float64 {
 	x := float64(by) / float64(per) * float64(rate)
 	return max(0, floor(x-x*roundingShare-0.5))

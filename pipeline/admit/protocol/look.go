@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Look is where a key stands under one limit, for people.
+// Look describes a key's position under one limit, for people.
 type Look struct {
 	Level     event.Decimal // what is counted
 	Held      event.Decimal // what permits hold that weigh now
@@ -20,7 +20,7 @@ type Look struct {
 	ResetAt event.Micros // when nothing counts any more, unless more is counted; 0: nobody knows, or nothing does
 }
 
-// Seen is what Look saw.
+// Seen is the result of Look.
 type Seen struct {
 	Now    event.Micros // the key's clock
 	Clock  event.Micros // the shard's

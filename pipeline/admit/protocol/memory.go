@@ -15,12 +15,12 @@ import (
 const (
 	MaxPermits = 1000 // of a key
 	SpentFor   = 5 * event.Second
-	// MaxAhead is how far a shard's clock may be ahead of a publisher's before it is in doubt.
+	// MaxAhead is the distance of a shard's clock ahead of a publisher's above which it is in doubt.
 	MaxAhead = event.Minute
 )
 
-// Memory is what a shard keeps in Redis, and what its script does with it. The zero value is a Redis
-// that lost its memory, or never had one.
+// Memory is a shard's data in Redis, with its script as methods. The zero value is a Redis that lost its memory, or
+// never had one.
 type Memory struct {
 	Run   string // the process that wrote it last
 	Epoch string // of the memory: another one whenever something may have been lost
@@ -32,7 +32,7 @@ type Memory struct {
 	Keys       map[string]*Key
 }
 
-// Partition is what a shard knows of a partition of the verdict topic.
+// Partition is a shard's knowledge of a partition of the verdict topic.
 type Partition struct {
 	Life      string       // another one when permits may have been lost
 	Reached   int64        // the offset of the verdict topic to apply next
@@ -45,7 +45,7 @@ type Partition struct {
 	Forgot    event.Micros // levels are forgotten of which nothing counts then any more
 }
 
-// Key is what a shard keeps of a key.
+// Key is a shard's data about a key.
 type Key struct {
 	Partition int32
 	Clock     event.Micros // when it last granted a permit
@@ -64,7 +64,7 @@ type Permit struct {
 	Remember event.Micros // how long its id is not granted again once it has ended; 0: see Again
 }
 
-// Part is what a permit holds under a limit.
+// Part is a permit's amount under a limit.
 type Part struct {
 	Name    string
 	Kind    Kind
@@ -261,7 +261,7 @@ func (l *Limit) weighs(p *Permit, now, settled event.Micros) (*Part, event.Micro
 	return part, until
 }
 
-// used is what is counted and under way under a limit, by a key's clock.
+// used sums the count and the permits under way under a limit, by a key's clock.
 func (k *Key) used(l *Limit, now, settled event.Micros) float64 {
 	s := k.Level.section(l)
 	if l.Kind == Bucket {
@@ -304,7 +304,7 @@ func drainedSince(from, to event.Micros, l *Limit) float64 {
 	return drained(to-from, l.Rate, l.Per)
 }
 
-// part is what the permit holds under a limit; nil for nothing.
+// part returns the permit's amount under a limit; nil for none.
 func (p *Permit) part(l *Limit) *Part {
 	for i := range p.Parts {
 		if l.is(p.Parts[i].Name) {

@@ -58,8 +58,8 @@ const (
 	topicBits  = 20 // scripts count in doubles: 53 bits in all
 )
 
-// RulesVersion is what is said of a version of the rules: its number in a topic, of which the id is
-// known, or all zeros. It is 0 for rules that are in no topic.
+// RulesVersion names a version of the rules: by its number in a topic, of which the id is known, or all zeros. It is
+// 0 for rules that are in no topic.
 func RulesVersion(topic [16]byte, number int64) uint64 {
 	if number == 0 || topic == [16]byte{} {
 		return uint64(number)

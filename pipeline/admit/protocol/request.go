@@ -10,18 +10,18 @@ const (
 	maxSilent    = 2                // of which so many may stay without an answer
 )
 
-// Clock is what time it is for an enforcer.
+// Clock is an enforcer's reading of its clocks.
 type Clock struct {
 	Wall event.Micros // may be set
 	Mono event.Micros // may stand still while the machine sleeps
 }
 
-// since is how long ago something was, by the clock that says more.
+// since returns the time since something, by the clock that says more.
 func (c Clock) since(then Clock) event.Micros {
 	return max(c.Wall-then.Wall, c.Mono-then.Mono)
 }
 
-// Heard is what an enforcer last heard of a shard's clock. The zero value has heard nothing.
+// Heard is an enforcer's latest reading of a shard's clock. The zero value has heard nothing.
 type Heard struct {
 	clock event.Micros
 	at    Clock
@@ -51,7 +51,7 @@ type Request struct {
 	before event.Micros // of a question for the present key that was not answered; 0: none
 }
 
-// Move is what to do next.
+// Move is a Request's next step.
 type Move uint8
 
 // The moves.
@@ -63,7 +63,7 @@ const (
 	Unknown             // nobody can say
 )
 
-// Next is what to do next, and which keys' ids to cancel, until that is answered.
+// Next is a Request's next step, and the keys whose ids to cancel, until that is answered.
 type Next struct {
 	Move   Move
 	Key    int

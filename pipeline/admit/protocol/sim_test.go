@@ -117,7 +117,7 @@ type simAct struct {
 	threshold event.Decimal
 }
 
-// counters is what the limit's counters and its truth are called.
+// counters names the limit's counters and its truth.
 func (r *simRule) counters() string { return cmp.Or(r.of, r.Name) }
 
 // long tells whether the limit's hold is a long one, with faultHolds.
@@ -184,7 +184,7 @@ func (s *sim) in(from, to event.Micros) event.Micros {
 	return from + event.Micros(s.rng.Int64N(int64(to-from)+1))
 }
 
-// idle is how long there is nothing to do.
+// idle returns the time for which there is nothing to do.
 func (s *sim) idle(from, to event.Micros) event.Micros {
 	if s.calm {
 		return s.in(to, 10*to)
@@ -242,7 +242,7 @@ func (s *sim) run(until event.Micros) {
 	s.now = max(s.now, until)
 }
 
-// delay is how long a packet takes.
+// delay draws a packet's time on the way.
 func (s *sim) delay(slow float64) event.Micros {
 	if s.has(faultSlow) && s.chance(slow) {
 		return s.in(300*ms, 8000*ms)
@@ -280,7 +280,7 @@ func (s *sim) check(k *simKey, r *simRule, from event.Micros) {
 	}
 }
 
-// top is what counts at a moment, of all that was let in until then.
+// top returns the count at a moment, of all that was let in until then.
 func (r *simRule) top(acts []simAct, at event.Micros, level int64) event.Decimal {
 	since := at - r.Keeps + 1
 	switch {

@@ -32,7 +32,7 @@ type simSpare struct {
 	version uint64
 }
 
-// simAction is what a request asks for, and does.
+// simAction is a request and its action.
 type simAction struct {
 	id      string
 	keys    []*simKey
@@ -259,7 +259,7 @@ func (a *simAction) returns(s *sim) bool {
 	})
 }
 
-// takes is how long the action takes, and then its event until it is in Kafka.
+// takes draws the time of the action, and then of its event until it is in Kafka.
 func (s *sim) takes(a *simAction, prompt bool) (d, lag event.Micros) {
 	d = s.in(5*ms, 400*ms)
 	if s.faults[faultHolds] && prompt {

@@ -38,7 +38,7 @@ type simForward struct {
 	offset int64
 }
 
-// simState is what an owner knows of a key.
+// simState is an owner's state of a key.
 type simState struct {
 	seq     int64
 	latest  event.Micros
@@ -67,7 +67,7 @@ func (st *simState) copy() *simState {
 	return &c
 }
 
-// simDurable is what survives an owner.
+// simDurable survives an owner.
 type simDurable struct {
 	input, loop int64
 	origins     [simPartitions]int64
@@ -453,7 +453,7 @@ func (o *simOwner) publish() {
 	})
 }
 
-// batch is what comes next: some records, coalesced by key.
+// batch takes the next records, coalesced by key.
 func (o *simOwner) batch() *Batch {
 	s := o.s
 	b := &Batch{Partition: o.p, Of: simPartitions, Start: o.reached, Next: s.topic[o.p].end(), Beat: s.now + s.broker}

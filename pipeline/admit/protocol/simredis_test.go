@@ -47,7 +47,7 @@ func (sh *simShard) snapshots() {
 	sh.s.after(sh.s.in(20*ms, 3000*ms), sh.snapshots)
 }
 
-// caller is who calls scripts.
+// caller calls scripts.
 type caller interface {
 	life() int      // changes when it is killed
 	standing() bool // it is paused: answers wait

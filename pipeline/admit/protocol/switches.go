@@ -29,5 +29,5 @@ type switches struct {
 	gap         bool // who catches up over compacted records begins an epoch
 }
 
-// off is what the simulation switched off, to show that it would notice. Nothing else sets it.
+// off switches parts of the simulation off, to show that it would notice. Nothing else sets it.
 var off switches

@@ -10,7 +10,7 @@ import (
 // Times of grants.
 const (
 	Lease = 15 * event.Second // a Grants is for so long, by the shard's clock
-	// leaseEnds is when it is surely over, by the clock of the process that wrote it.
+	// leaseEnds is the time after which a lease is surely over, by the clock of the process that wrote it.
 	leaseEnds = Lease * drift / 10
 	renew     = Lease / 3
 	// clockGrain is by how much a shard's clock may go back: it is kept ten times a second.
@@ -21,7 +21,7 @@ const (
 // ErrReleased is the error of an owner that leaves its partition in order: its next owner goes on.
 var ErrReleased = errors.New("aggregate: the partition was released")
 
-// Progress is how far a partition's owner is. All of it is durable.
+// Progress is a partition owner's position. All of it is durable.
 type Progress struct {
 	Input    int64  // what is before that offset is counted or forwarded, and forwards are in the loop topic
 	Loop     int64  // what is before that offset is counted
@@ -36,8 +36,8 @@ type note struct {
 	end   int64 // -1: not known yet
 }
 
-// Reporter is what a partition's publisher tells one shard: up to when it has forwarded what came.
-// The zero value is ready to use.
+// Reporter collects the reports of a partition's publisher to one shard: up to when it has forwarded. The zero value
+// is ready to use.
 type Reporter struct {
 	note note
 	done Mark
@@ -62,7 +62,7 @@ func (r *Reporter) Ended(end int64) { r.note.end = end }
 // Failed takes in that the end could not be read.
 func (r *Reporter) Failed() { r.note.asked = false }
 
-// Forwarded is what to tell the shard.
+// Forwarded returns the next report to the shard.
 func (r *Reporter) Forwarded(p Progress) Mark {
 	if r.note.asked && r.note.end >= 0 && p.Input >= r.note.end {
 		r.done, r.note.asked = r.note.mark, false
@@ -92,8 +92,8 @@ type Warden struct {
 	renewed event.Micros
 }
 
-// opening is how far a memory is opened behind another one: what that granted under a limit has to end first,
-// which is over sooner where hold is shorter.
+// opening tracks the opening of a memory behind another one: permits that the latter granted under a limit have to
+// end first, which is sooner where hold is shorter.
 type opening struct {
 	holds  []event.Micros
 	needs  []event.Micros // of the first of holds, whose permits have ended: up to when all must be settled, by the shard's clock
@@ -158,7 +158,8 @@ func (w *Warden) proceed(now event.Micros) {
 	w.open = o.opened > 0 && o.opened == len(o.holds)
 }
 
-// ended is when what another memory granted under limits with one of the holds has ended, by the process' clock.
+// ended returns the moment at which another memory's permits under limits with one of the holds have ended, by the
+// process' clock.
 func (w *Warden) ended(n int) event.Micros { return w.opens + w.opening.holds[n] + event.Second }
 
 // hold is up to which one limits may grant; 0: all may, or none.
@@ -169,7 +170,7 @@ func (w *Warden) hold() event.Micros {
 	return w.opening.holds[w.opening.opened-1]
 }
 
-// Waits is what a shard's memory is closed for.
+// Waits lists the reasons for which a shard's memory is closed.
 type Waits struct {
 	Open event.Micros // limits with a hold up to this are open; 0: none are
 	Rest event.Micros // for so long those with the next one wait at least; 0: what was counted has to be settled
@@ -192,7 +193,7 @@ func (w *Warden) Ended(end int64) { w.note.end = end }
 // Failed takes in that the end could not be read.
 func (w *Warden) Failed() { w.note.asked = false }
 
-// Settled is what to tell the shard with the next batch.
+// Settled returns the mark for the next batch.
 func (w *Warden) Settled(p Progress) Mark {
 	if w.note.asked && w.note.end >= 0 && (p.Loop >= w.note.end || off.forwards) {
 		w.pending, w.behind, w.note.asked = w.note.mark, p.Verdicts, false

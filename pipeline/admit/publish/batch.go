@@ -4,7 +4,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 )
 
-// maxSettles is how many permits one call settles at most: other calls wait for it.
+// maxSettles bounds the permits that one call settles: other calls wait for it.
 const maxSettles = 2000
 
 // batch makes a batch of records up to an offset, or of as many of them as one call takes. Levels are

@@ -42,7 +42,7 @@ type errand struct {
 	began time.Time
 }
 
-// errands is how many kinds there are.
+// errands is the number of kinds.
 const errands = 5
 
 // lostID names a permit.

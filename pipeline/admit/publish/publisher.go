@@ -69,7 +69,7 @@ type Record struct {
 	protocol.Record
 }
 
-// Config says where a Publisher reads and writes.
+// Config names a Publisher's topic and its Redis.
 type Config struct {
 	Redis Shards // required
 	Ends  Ends   // required
@@ -79,16 +79,16 @@ type Config struct {
 	Transport *kafka.Transport
 	// Topic is the verdict topic; "" is tallygate.verdicts.
 	Topic string
-	// Partitions is how many partitions the topic has; required.
+	// Partitions is the number of the topic's partitions; required.
 	Partitions int32
-	// Shards is how many shards Redis has; 0 is 1.
+	// Shards is the number of shards in Redis; 0 is 1.
 	Shards int
 	// Buffer bounds the bytes that wait for Redis, for each partition; 0 is 8 MiB. Offers beyond it are
 	// dropped, and read from the topic.
 	Buffer int
-	// BatchSize is how many records one call applies at most, coalesced by key; 0 is 500.
+	// BatchSize bounds the records that one call applies, coalesced by key; 0 is 500.
 	BatchSize int
-	// Heartbeat is how often each partition calls Redis at least; 0 is 1 s.
+	// Heartbeat is the longest time between a partition's calls to Redis; 0 is 1 s.
 	Heartbeat time.Duration
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
@@ -195,8 +195,8 @@ func (p *Publisher) Offer(partition int32, first, next int64, records []Record) 
 	}
 }
 
-// Use says which rules are in force: their version and text, which is empty when no rule of them asks for
-// anything before an action, and the holds of those that are strict, in any order. It never blocks.
+// Use sets the rules in force: their version and text, which is empty when no rule of them asks for anything before
+// an action, and the holds of those that are strict, in any order. It never blocks.
 func (p *Publisher) Use(version uint64, text []byte, holds []event.Micros) {
 	p.rules.use(version, text, holds)
 	for _, w := range p.owned.All() {

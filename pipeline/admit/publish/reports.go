@@ -18,7 +18,7 @@ func (w *worker) report(ctx context.Context) {
 	}
 }
 
-// reports are what is told to the shards of other partitions.
+// reports go to the shards of other partitions.
 type reports struct {
 	w        *worker
 	of       []protocol.Reporter // by shard

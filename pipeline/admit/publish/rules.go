@@ -11,11 +11,11 @@ import (
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
-// lingers is how long rules without strict ones are still published: shards must hear that no rule is
+// lingers is the time for which rules without strict ones are still published: shards must hear that no rule is
 // strict any more, or enforcers with older rules would ask in vain.
 const lingers = time.Minute
 
-// lookEvery is how often to look whether the text is still there: a service that starts without it knows
+// lookEvery is the interval between looks whether the text is still there: a service that starts without it knows
 // nothing, and in Cluster it lies on a node of its own, which no partition may notice.
 const lookEvery = 2 * time.Second
 

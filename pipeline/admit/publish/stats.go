@@ -15,21 +15,21 @@ import (
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
-// Stats is what a Publisher is doing.
+// Stats describes a Publisher's work.
 type Stats struct {
 	Partitions []PartitionStats        // those owned, in order
 	Failing    bool                    // Redis, Kafka or an owner fails for at least one of them
 	LastError  error                   // nil when there was none
 	LastErrAt  time.Time               //
 	Errors     map[failure.Kind]uint64 // attempts at Redis that failed
-	// Lost is how many permits' actions never told how they ended, and were counted, by the
-	// protocol.Limit's name.
+	// Lost counts permits whose action never reported its outcome, and that were counted, by the protocol.Limit's
+	// name.
 	Lost    map[string]uint64
 	Applies uint64 // batches that Redis took
 	Refills uint64 // how often a partition was read again since Redis had less than before
 }
 
-// PartitionStats is how far one partition is.
+// PartitionStats is one partition's progress.
 type PartitionStats struct {
 	Partition  int32
 	Shard      int
@@ -148,7 +148,7 @@ func (w *worker) noteAnswer(b *protocol.Batch, a *protocol.Applied, now event.Mi
 	})
 }
 
-// why says what the partition waits for when its shard may not grant permits.
+// why explains why the partition's shard may not grant permits.
 func (w *worker) why(now, ahead event.Micros) string {
 	waits, closed := w.warden.Waits(now)
 	rest, but := waits.Rest, ""

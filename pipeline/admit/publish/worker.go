@@ -17,7 +17,7 @@ import (
 // seems to asks only.
 const unknown = -1
 
-// endPause is how long to wait for the log's end where a broker doesn't show it yet.
+// endPause is the wait for the log's end where a broker doesn't show it yet.
 const endPause = 50 * time.Millisecond
 
 // worker publishes one partition. One goroutine calls its shard, one call at a time; errands that wait

@@ -19,16 +19,16 @@ import (
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
 
-// Config says who announces itself, and where.
+// Config describes an enforcer, and its Redis.
 type Config struct {
-	// Redis is where the blocklist is; required. The caller closes it after Run has returned.
+	// Redis is a client of the blocklist's servers; required. The caller closes it after Run has returned.
 	Redis redis.UniversalClient
 	// Prefix begins the key; "" is tallygate.
 	Prefix string
 	// Beat returns what the enforcer says about itself now; required. ID and At are filled in. Run calls
 	// it every Every, so it may take a few milliseconds.
 	Beat func() Beat
-	// Every is how often it beats; 0 is the constant Every. Readers expect that one.
+	// Every is the interval between beats; 0 is the constant Every. Readers expect that one.
 	Every time.Duration
 	// Logger is told, once, when Redis refuses the beats, and when it takes them again; nil is
 	// slog.Default().
@@ -76,12 +76,11 @@ func (a *Announcer) Errors() map[failure.Kind]uint64 {
 }
 
 const (
-	// stopWithin is how long Run may take to remove the beat.
+	// stopWithin bounds the removal of the beat at the end of Run.
 	stopWithin = time.Second
-	// refusedEvery is how often Run tries while Redis refuses the beats: each attempt is a line in its ACL
-	// LOG.
+	// refusedEvery is the interval between attempts while Redis refuses the beats: each is a line in its ACL LOG.
 	refusedEvery = time.Minute
-	// cleanEvery is how often one of all enforcers removes what is forgotten.
+	// cleanEvery is the interval at which one of all enforcers removes forgotten beats.
 	cleanEvery = time.Minute
 )
 
@@ -176,8 +175,7 @@ func (a *Announcer) note(err error) {
 	log.Warn("this enforcer is not announced in Redis, so operators do not see it; it enforces as before", "error", err)
 }
 
-// HostName is what an enforcer without a name is called: host:pid, or the host's name alone for the first
-// process of a container.
+// HostName names an enforcer without a name: host:pid, or the host's name alone for the first process of a container.
 func HostName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -33,7 +33,7 @@ func Describe(table *enforce.Table, feed *blocklist.Feed) func() Beat {
 	}
 }
 
-// denied is how many checks the table's middleware denied.
+// denied counts the checks that the table's middleware denied.
 func denied(s *enforce.Summary) (sum uint64) {
 	for i := range s.Rules {
 		for action, n := range s.Rules[i].Decided {

@@ -1,12 +1,12 @@
-// Package presence is how enforcers announce themselves: each writes a Beat into Redis every few seconds, so
-// that all of them are seen, those inside services too. docs/reference/redis.md describes the key.
+// Package presence announces enforcers: each writes a Beat into Redis every few seconds, so that all of them are
+// seen, those inside services too. docs/reference/redis.md describes the key.
 //
 // Nothing waits for it: an enforcer whose beats Redis refuses enforces as before, and is not seen.
 package presence
 
 import "time"
 
-// Beat is what an enforcer says about itself. It names no user.
+// Beat is an enforcer's account of itself. It names no user.
 type Beat struct {
 	ID      string    `json:"id"`   // random, one for each start
 	Kind    string    `json:"kind"` // decision-server, or go: in a service
@@ -39,11 +39,11 @@ const (
 )
 
 const (
-	// Every is how often an enforcer beats.
+	// Every is the interval between an enforcer's beats.
 	Every = 2 * time.Second
 	// GoneAfter is the age from which on an enforcer counts as gone: it has ended, or cannot reach Redis.
 	GoneAfter = 4 * Every
-	// ForgottenAfter is when its last beat is removed.
+	// ForgottenAfter is the age at which a last beat is removed.
 	ForgottenAfter = time.Hour
 )
 

@@ -23,7 +23,7 @@ type written struct {
 	Seen time.Time `json:"seen"` // by Redis' clock
 }
 
-// longest is how many bytes of a name, an address or an error are written.
+// longest bounds the bytes of a name, an address or an error.
 const longest = 300
 
 // Write announces an enforcer, in place of what it wrote before. It asks Redis for the time first: the

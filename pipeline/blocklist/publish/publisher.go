@@ -27,7 +27,7 @@ import (
 // Value removes the entry of its Key.
 type Record = store.Record
 
-// Config says where a Publisher reads verdicts and where it writes them.
+// Config names a Publisher's topic and its Redis.
 type Config struct {
 	// Redis holds the blocklist; required. It must write to primaries. The caller closes it after
 	// Run has returned.
@@ -38,12 +38,12 @@ type Config struct {
 	Transport *kafka.Transport
 	// Topic is the verdict topic; "" is tallygate.verdicts.
 	Topic string
-	// Partitions is how many partitions the topic has; required.
+	// Partitions is the number of the topic's partitions; required.
 	Partitions int32
 	// Prefix begins the names of all keys in Redis; "" is tallygate.
 	Prefix string
-	// Shards is how many shards the blocklist has; 0 is 1. All publishers and feeds must agree: one
-	// with another number refuses the blocklist.
+	// Shards is the number of the blocklist's shards; 0 is 1. All publishers and feeds must agree: one with another
+	// number refuses the blocklist.
 	Shards int
 	// PublishOnly makes the publisher own all partitions from the beginning, and read only the
 	// topic.
@@ -51,15 +51,15 @@ type Config struct {
 	// Buffer bounds the bytes that wait for Redis, for each partition; 0 is 8 MiB. Offers beyond it
 	// are dropped, and read from the topic.
 	Buffer int
-	// BatchSize is how many records one call of the script applies at most; 0 is 500.
+	// BatchSize bounds the records that one call of the script applies; 0 is 500.
 	BatchSize int
 	// StreamLength is about how many changes a shard's stream keeps; 0 is 65,536. A feed
 	// that is further behind takes a new snapshot.
 	StreamLength int64
-	// Grace is how long an entry stays in Redis after its until; 0 is 1 h.
+	// Grace is the time for which an entry stays in Redis after its until; 0 is 1 h.
 	Grace time.Duration
-	// Heartbeat is how often a shard's stream says up to which moment the shard is applied; 0 is
-	// 1 s. All publishers write at the multiples of it, by their clocks.
+	// Heartbeat is the interval at which a shard's stream says up to which moment the shard is applied; 0 is 1 s. All
+	// publishers write at the multiples of it, by their clocks.
 	Heartbeat time.Duration
 	// Logger; nil is slog.Default().
 	Logger *slog.Logger
@@ -186,7 +186,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Stats is what a Publisher is doing.
+// Stats describes a Publisher's work.
 type Stats struct {
 	Partitions []PartitionStats // those owned, in order
 	Failing    bool             // Redis or Kafka is away for at least one of them
@@ -198,7 +198,7 @@ type Stats struct {
 	Refills uint64
 }
 
-// PartitionStats is how far one partition is.
+// PartitionStats is one partition's progress.
 type PartitionStats struct {
 	Partition int32
 	Shard     int

@@ -27,12 +27,12 @@ type worker struct {
 	current PartitionStats
 }
 
-// checkEvery is how often an owner checks whether the topic has more than it was offered. That
-// happens when the owner was replaced and does not know it yet. So this limits how long such an
-// owner keeps reporting that everything is applied.
+// checkEvery is the interval at which an owner checks whether the topic has more than it was offered. That happens
+// when the owner was replaced and does not know it yet. So this limits how long such an owner keeps reporting that
+// everything is applied.
 const checkEvery = 10 * time.Second
 
-// endPause is how long to wait for the log's end where a broker doesn't show it yet.
+// endPause is the wait for the log's end where a broker doesn't show it yet.
 const endPause = 50 * time.Millisecond
 
 func newWorker(p *Publisher, partition int32) *worker {
@@ -102,7 +102,7 @@ func (w *worker) step(ctx context.Context) error {
 // behind by up to one beat more. A clock that is set does no harm.
 func (w *worker) due() bool { return !w.beat.Equal(time.Now().Truncate(w.p.cfg.Heartbeat)) }
 
-// untilBeat is how long it is until the next beat; 0 when one is due.
+// untilBeat returns the time until the next beat; 0 when one is due.
 func (w *worker) untilBeat() time.Duration {
 	if w.due() {
 		return 0
@@ -174,7 +174,7 @@ func (w *worker) catchUp(ctx context.Context, atLeast int64) error {
 	return nil
 }
 
-// written is what there is to apply from what was reached on.
+// written is the work from the reached offset on.
 type written struct {
 	records []Record
 	end     int64 // the offset behind them

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Base sends the requests; nil is http.DefaultTransport.
 	Base http.RoundTripper
-	// Tries is how often a request is sent at most; 0 is 4, and 1 never retries.
+	// Tries bounds the attempts of a request; 0 is 4, and 1 never retries.
 	Tries int
 	// Statuses are retried; nil is 429 and 503. Others, and errors of the connection, are returned.
 	// A 429 means that the request was refused. After any other status it may have been carried
@@ -45,8 +45,8 @@ type Config struct {
 	// service further: each request adds this part of a retry, and each retry takes one. 0 is 0.1,
 	// and a negative value is no bound. It holds 10 at most, and 10 at the start.
 	Budget float64
-	// Quota is how many requests, retries included, may be sent per Per; more of them wait. 0 is no
-	// bound. Burst of them may be sent at once; 0 is Quota.
+	// Quota bounds the requests, retries included, per Per; more of them wait. 0 is no bound. Burst of them may be
+	// sent at once; 0 is Quota.
 	Quota int
 	Per   time.Duration
 	Burst int

@@ -31,7 +31,7 @@ func (s *Server) passed(a *gate.Outcome) *authv3.OkHttpResponse {
 	return out
 }
 
-// question is what one descriptor asks.
+// question is one descriptor's check.
 type question struct {
 	api  string
 	dims []event.Dim
@@ -76,7 +76,7 @@ func (s *Server) admitAll(ctx context.Context, all []question, out *rlsv3.RateLi
 // maxHits is more than any strict limit allows.
 const maxHits = 1<<53/uint64(event.One) + 1
 
-// costOf is what a descriptor adds to its limits: hits_addend, or its own.
+// costOf returns a descriptor's amount: hits_addend, or its own.
 func costOf(d *ratelimitv3.RateLimitDescriptor, hits uint32) event.Decimal {
 	n := uint64(max(hits, 1))
 	if own := d.GetHitsAddend(); own != nil {

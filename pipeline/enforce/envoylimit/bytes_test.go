@@ -181,7 +181,7 @@ func inContext(structure []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), attributes)
 }
 
-// services are what a Server registers.
+// services collects the registrations of a Server.
 type services []*grpc.ServiceDesc
 
 func (s *services) RegisterService(d *grpc.ServiceDesc, _ any) { *s = append(*s, d) }

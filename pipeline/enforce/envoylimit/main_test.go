@@ -107,7 +107,7 @@ func checked(t *testing.T, conn grpc.ClientConnInterface, attributes *authv3.Att
 	return resp
 }
 
-// from is what Envoy says of a request; further says more as NAME: value headers.
+// from describes a request in Envoy's words, with further NAME: value headers.
 func from(method, path string, further ...string) *authv3.AttributeContext {
 	headers := map[string]string{":method": method, ":path": path}
 	for _, h := range further {

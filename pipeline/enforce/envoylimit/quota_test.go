@@ -8,7 +8,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// leaves is what a user has left of 100.
+// leaves is a user's remainder of 100.
 func leaves(public, uid string, count event.Decimal) verdict.Verdict {
 	v := block("uid", uid, "search.*")
 	v.State, v.Rule, v.Public, v.Limit, v.Count = verdict.Left, public+"-rule", public, 100*event.One, count*event.One

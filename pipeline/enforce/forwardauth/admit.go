@@ -22,8 +22,8 @@ func Asks(decider Decider, admit enforce.Admitter) bool {
 	return !ok || switched.Enabled()
 }
 
-// Left is what is left for a request that a Decider allows. A Decider that knows it has the method
-// Left, as *enforce.Table has.
+// Left returns the remainders for a request that a Decider allows. A Decider that knows it has the method Left, as
+// *enforce.Table has.
 func Left(decider Decider, api string, dims []event.Dim) []enforce.Left {
 	if knows, ok := decider.(interface {
 		Left(api string, dims []event.Dim) []enforce.Left

@@ -16,7 +16,7 @@ import (
 
 const permitOfOK = `{"permit":"permit of ok","permit_at":"1970-01-01T00:00:00.000007Z"}`
 
-// told is what a proxy is told of a request.
+// told is a proxy's view of an answer.
 type told struct {
 	Status                    int
 	Permit                    []string // nil: nothing is said

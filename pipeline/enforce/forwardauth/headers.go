@@ -25,7 +25,7 @@ type Headers struct {
 	// of these differ is refused.
 	Method, Path string
 
-	// Repeated says which of several values of a header counts; "" is none: the request is refused.
+	// Repeated selects among several values of a header; "" refuses the request.
 	Repeated Repeated
 
 	// Proxies are your own proxies, whose addresses are never a client's; nil is none.

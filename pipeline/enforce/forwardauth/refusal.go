@@ -28,7 +28,7 @@ func RequireDimensions() *Refusal {
 	return &Refusal{NoDimensions, "Nothing says who sends this request: no uid, no address and no attribute."}
 }
 
-// Repeated says which of several values of a header counts.
+// Repeated selects among several values of a header.
 type Repeated string
 
 // The choices.

@@ -17,8 +17,8 @@ import (
 // count. No client can send it.
 const Ambiguous = "\x00ambiguous"
 
-// RetryInDoubt is when to ask again for a permit that nobody could answer about. A stale table has no such
-// time: it may be so for long.
+// RetryInDoubt is the Retry-After of a permit that nobody could answer about. A stale table has no such time: it may
+// be so for long.
 const RetryInDoubt = time.Second
 
 // Request is a request as its door has read it, and what was found out about it so far.

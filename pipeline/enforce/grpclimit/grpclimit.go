@@ -44,13 +44,13 @@ type Options struct {
 	Skip func(fullMethod string) bool
 	// Answers has the names and messages of rules that callers are told.
 	Answers enforce.Answers
-	// MaxDelay is how long a call waits for its turn, if its verdict's action is throttle: the
-	// verdict's end, and then behind those who came earlier, at the limit's rate. 0 is 1 s, and a
-	// negative value never waits. A call whose turn would come later is denied at once.
+	// MaxDelay bounds a call's wait for its turn, if its verdict's action is throttle: for the verdict's end, and
+	// then behind those who came earlier, at the limit's rate. 0 is 1 s, and a negative value never waits. A call
+	// whose turn would come later is denied at once.
 	MaxDelay time.Duration
-	// MaxDelayed is how many calls may wait at once; 0 is 1,000. More are denied.
+	// MaxDelayed bounds the calls that wait at once; 0 is 1,000. More are denied.
 	MaxDelayed int
-	// MaxDelayedPerKey is how many of them may wait for one key and rule; 0 is 100.
+	// MaxDelayedPerKey bounds those of one key and rule; 0 is 100.
 	MaxDelayedPerKey int
 	// Logged is called for calls that are allowed by a verdict whose action is log; nil is no call.
 	Logged func(ctx context.Context, fullMethod string, d enforce.Decision)
@@ -108,7 +108,7 @@ func New(table *enforce.Table, o Options) (*Limiter, error) {
 	return &Limiter{door: door, o: o, who: httplimit.NewWho(o.Logger, o.UID != nil)}, nil
 }
 
-// errPanicked is how a call ends whose handler panics.
+// errPanicked is the status of a call whose handler panics.
 var errPanicked = status.Error(codes.Internal, "the handler panicked")
 
 // Unary is a grpc.UnaryServerInterceptor.

@@ -17,7 +17,7 @@ func (p Passage) Cancel() {
 	}
 }
 
-// Permit is what the request's event is to carry. The gate's own event does.
+// Permit is the permit for the request's event. The gate's own event does.
 func (p Passage) Permit() event.Permit { return p.permit }
 
 type permitKey struct{}

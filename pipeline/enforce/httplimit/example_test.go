@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// overLimit is what the feed delivers: user 42 may not search for the next five minutes.
+// overLimit is a verdict as the feed delivers it: user 42 may not search for the next five minutes.
 func overLimit() []verdict.Verdict {
 	now := event.FromTime(time.Now())
 	return []verdict.Verdict{{

@@ -8,9 +8,9 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 )
 
-// Ambiguous is what Header, Cookie and HeaderIP return for a request with several values where one
-// must identify it. A client could otherwise choose its identity by adding a value before or after
-// the proxy's. A Gate refuses the request with 400. No client can send a value equal to Ambiguous.
+// Ambiguous is the value of Header, Cookie and HeaderIP for a request with several values where one must identify it.
+// A client could otherwise choose its identity by adding a value before or after the proxy's. A Gate refuses the
+// request with 400. No client can send a value equal to Ambiguous.
 const Ambiguous = gate.Ambiguous
 
 // Header returns the value of a header field; several are Ambiguous. Make sure that clients cannot

@@ -21,8 +21,8 @@ func Middleware(table *enforce.Table, options Options) func(http.Handler) http.H
 	return g.Handler
 }
 
-// Gate is what middleware for any router shares. Adapters call Enter before a request and Done
-// after it; Handler does both for net/http. Its methods may be called by many goroutines.
+// Gate checks requests for middleware of any router. Adapters call Enter before a request and Done after it; Handler
+// does both for net/http. Its methods may be called by many goroutines.
 type Gate struct {
 	door     *Door
 	table    *enforce.Table

@@ -19,7 +19,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// said is what an event says beside what the gate knows.
+// said lists an event's fields beside those of the gate.
 func said(e event.Event) string {
 	s := fmt.Sprintf("%s %s cost %v id %q", e.API, e.Outcome, e.Cost, e.ID)
 	for _, a := range e.Attrs {

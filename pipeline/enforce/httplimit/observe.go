@@ -16,8 +16,8 @@ type Passage struct {
 	permit  event.Permit
 }
 
-// entered is what a request needs until its response: what an event is made of, and what the handler gets.
-// All of it is one allocation.
+// entered is a request's state until its response: the parts of its event, and its handler's context. All of it is
+// one allocation.
 type entered struct {
 	enforce.NoteContext // the handler's
 	permit              event.Permit
@@ -122,7 +122,7 @@ func (p Passage) end(status int, outcome string) {
 	end()
 }
 
-// event is what happened, as far as it is emitted: with what the handler has noted.
+// event makes the event to emit, with the handler's notes.
 func (e *entered) event(status int, outcome string, permit event.Permit) event.Event {
 	out := event.Event{Outcome: outcome}
 	if e.g.o.Events != nil {

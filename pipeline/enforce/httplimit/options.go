@@ -45,13 +45,13 @@ type Options struct {
 	// Logged is called for requests that are allowed by a verdict whose action is log; nil is no
 	// call.
 	Logged func(*http.Request, enforce.Decision)
-	// MaxDelay is how long a request waits for its turn, if its verdict's action is throttle: the
-	// verdict's end, and then behind those who came earlier, at the limit's rate. 0 is 1 s, and a
-	// negative value never waits. A request whose turn would come later is denied at once.
+	// MaxDelay bounds a request's wait for its turn, if its verdict's action is throttle: for the verdict's end, and
+	// then behind those who came earlier, at the limit's rate. 0 is 1 s, and a negative value never waits. A request
+	// whose turn would come later is denied at once.
 	MaxDelay time.Duration
-	// MaxDelayed is how many requests may wait at once; 0 is 1,000. More are denied.
+	// MaxDelayed bounds the requests that wait at once; 0 is 1,000. More are denied.
 	MaxDelayed int
-	// MaxDelayedPerKey is how many of them may wait for one key and rule; 0 is 100.
+	// MaxDelayedPerKey bounds those of one key and rule; 0 is 100.
 	MaxDelayedPerKey int
 
 	// Admit, if set, is asked for each request that no verdict denies: an admit.Admitter, for rules with

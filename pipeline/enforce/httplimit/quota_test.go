@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// leaves is what a user has left of 100 for a minute.
+// leaves is a user's remainder of 100 for a minute.
 func leaves(user string, count event.Decimal) verdict.Verdict {
 	return block("search-combined", "uid="+user, func(v *verdict.Verdict) {
 		v.State, v.Public, v.Count, v.APIs = verdict.Left, "searches", count*event.One, []string{"get.search"}

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// GateStats is what a Gate has seen that may be a mistake in its options.
+// GateStats counts a Gate's requests that hint at a mistake in its options.
 type GateStats struct {
 	// NoDims counts requests for which UID, IP and Attrs had no value: no verdict denies them, but those
 	// on an API's key or on all.
@@ -17,7 +17,7 @@ type GateStats struct {
 	// NoUID counts requests for which UID had no value: no limit on a user holds for them. It is 0 where
 	// Options.UID is not set.
 	NoUID uint64
-	// Suspects are what was told to the log: SuspectNoDims, SuspectNoUID, SuspectSameAddress.
+	// Suspects are the mistakes in the log: SuspectNoDims, SuspectNoUID, SuspectSameAddress.
 	Suspects []string
 }
 

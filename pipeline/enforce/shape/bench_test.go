@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkEnter is what a flood costs: of those who wait, and of those who would wait too long while
-// a hundred do.
+// BenchmarkEnter measures a flood: those who wait, and those who would wait too long while a hundred do.
 func BenchmarkEnter(b *testing.B) {
 	b.Run("alone", func(b *testing.B) {
 		var s Shaper

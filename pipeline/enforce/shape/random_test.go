@@ -24,7 +24,7 @@ type crowd struct {
 	left map[string]int // how many, by how
 }
 
-// seen is what is seen of a key from outside.
+// seen is a key's state from outside.
 type seen struct {
 	waiting []int     // in the order in which they came
 	last    time.Time // when the last one was let through

@@ -21,22 +21,22 @@ type Shaper struct {
 // maxIdle bounds how many lines are remembered in which nobody waits.
 const maxIdle = 10_000
 
-// same is how near to each other two moments are that two callers took for one: each of them read
-// two clocks, one after the other. Nobody need be woken for that.
+// same is the distance within which two moments may be one that two callers read from two clocks, one after the
+// other. Nobody need be woken for that.
 const same = time.Millisecond
 
-// Entry is who enters a line.
+// Entry describes a newcomer to a line.
 type Entry struct {
 	Key string
-	// From is when the line begins to move: what the caller knows now replaces what others knew
-	// before. The zero value is now.
+	// From is the moment at which the line begins to move: it replaces what earlier callers gave. The zero value is
+	// now.
 	From time.Time
 	// Interval is the time between two who leave.
 	Interval time.Duration
-	// Most is how long this one waits at most.
+	// Most bounds the newcomer's wait.
 	Most time.Duration
-	// Room is how many may wait in the line, this one included. 0 is any number. A negative value is
-	// none: Enter only tells when the turn would be.
+	// Room bounds the line's length, this one included. 0 is any number. A negative value is none: Enter only tells
+	// when the turn would be.
 	Room int
 	// Behind enters only a line that is there, and leaves From and Interval to it: it is for those
 	// whom nothing denies, but who may not overtake. Where nobody waits, they enter only if their
@@ -187,7 +187,7 @@ type line struct {
 	expiry   *time.Timer // of a line in which nobody waits; nil: somebody does
 }
 
-// turn is when the i-th of those who wait may leave.
+// turn returns the moment at which the i-th of those who wait may leave.
 func (l *line) turn(i int) time.Time {
 	const forever = math.MaxInt64 / 4
 	wait := time.Duration(forever)

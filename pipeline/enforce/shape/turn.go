@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// grace is how much later than it was promised a turn may come. It is for the machine's own delays:
-// without it a microsecond of them would send away who waited until the last moment.
+// grace is the greatest delay of a turn behind its promise. It is for the machine's own delays: without it a
+// microsecond of them would send away who waited until the last moment.
 const grace = 50 * time.Millisecond
 
-// catchUp is how much later than its turn one may leave without putting off those behind: the
-// machine's delays don't add up. Where the interval is longer, that is. What was missed beyond it is
-// missed, or many would leave at once after a long delay.
+// catchUp is the delay behind its turn with which a waiter may leave without putting off those behind: the machine's
+// delays don't add up. Where the interval is longer, that is. What was missed beyond it is missed, or many would
+// leave at once after a long delay.
 const catchUp = 10 * time.Millisecond
 
 // Turn is a place in a line. One goroutine uses it, and calls Release or Leave at the end.

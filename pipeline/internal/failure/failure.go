@@ -21,7 +21,7 @@ var ErrShards = errors.New("blocklist: another number of shards")
 // ErrNothing is the error of a reader when no publisher has written anything yet.
 var ErrNothing = errors.New("nothing has been published there yet")
 
-// Kind is what is wrong.
+// Kind classifies a failure.
 type Kind string
 
 // The kinds.
@@ -75,8 +75,7 @@ func isTLS(err error) bool {
 	return strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 
-// topic is what errors have in common that are said once an outage. Who mends a password, and then
-// meets a missing right, is told.
+// topic names the errors that are told once an outage. Who mends a password, and then meets a missing right, is told.
 func (k Kind) topic(err error) string {
 	var answer redis.Error
 	if k != Auth || !errors.As(err, &answer) {
@@ -86,7 +85,7 @@ func (k Kind) topic(err error) string {
 	return code
 }
 
-// advice says what to do about it; "" when waiting may be all.
+// advice tells operators what to do about it; "" when waiting may be all.
 func (k Kind) advice() string {
 	switch k {
 	case Auth:

@@ -89,7 +89,7 @@ func (o *Outages) State() (failing bool, at time.Time, last error) {
 	return len(o.down) > 0, o.lastAt, o.last
 }
 
-// Outage is what is wrong now. The zero value says that nothing is.
+// Outage is the present failure. The zero value says that nothing is.
 type Outage struct {
 	Since  time.Time // of the first error
 	Reason Kind      // of the latest one
@@ -117,7 +117,7 @@ func (o *Outages) Errors() map[Kind]uint64 {
 	return maps.Clone(o.counts)
 }
 
-// NewPause is what to wait between attempts at Redis, or at the verdict topic.
+// NewPause makes the waits between attempts at Redis, or at the verdict topic.
 func NewPause() *retry.Backoff {
 	return &retry.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second, Spread: true}
 }

@@ -2,10 +2,9 @@ package verdictlog
 
 import "sync"
 
-// Offered is what the owner of a partition has handed over and the publisher has not applied yet:
-// all records of the offsets [first, next), which is one run without a gap. It is bounded: when it
-// would grow over its limit, or there is a gap before what comes, what it has is dropped, and the
-// topic is read instead. Make it with NewOffered.
+// Offered holds records that the owner of a partition has handed over and the publisher has not applied yet: all of
+// the offsets [first, next), which is one run without a gap. It is bounded: when it would grow over its limit, or
+// there is a gap before what comes, what it has is dropped, and the topic is read instead. Make it with NewOffered.
 type Offered[R any] struct {
 	// Wake has a value after something was offered.
 	Wake chan struct{}
@@ -80,7 +79,7 @@ func (o *Offered[R]) Take(reached int64) (first, next int64, records []R) {
 	return reached, next, records
 }
 
-// Dropped is how many records were dropped, to be read from the topic.
+// Dropped counts records that were dropped, to be read from the topic.
 func (o *Offered[R]) Dropped() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

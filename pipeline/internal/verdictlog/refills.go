@@ -56,7 +56,7 @@ func (r *Refills) Gone(partition int32) {
 	delete(r.running, partition)
 }
 
-// Total is how often a partition was refilled.
+// Total counts the refills of partitions.
 func (r *Refills) Total() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

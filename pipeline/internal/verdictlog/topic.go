@@ -1,5 +1,5 @@
-// Package verdictlog is what publishers share: the verdict topic, read from any offset, and what owners
-// offer of it.
+// Package verdictlog serves publishers: it reads the verdict topic from any offset, and keeps what owners offer of
+// it.
 package verdictlog
 
 import (
@@ -36,7 +36,7 @@ type Topic struct {
 	Keys   string                // whose keys in Redis hold the offsets that are asked for, for an error
 }
 
-// Fetched is what one fetch brought: the records at offsets [from, Next) that are not left out.
+// Fetched is the result of one fetch: the records at offsets [from, Next) that are not left out.
 type Fetched struct {
 	Records []Record
 	Next    int64

@@ -7,7 +7,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Extras are what a section has besides its window; most have none. On the wire:
+// Extras hold all of a section but its window; most have none. On the wire:
 //
 //	flags       1 byte: which of these there are; with hasMore one more byte
 //	block       the live verdict, see block
@@ -32,7 +32,7 @@ type Extras struct {
 	Remembered      memory
 }
 
-// Slot is where a verdict stands.
+// Slot holds a verdict.
 //
 // A slot's ended is when the last verdict ends, which under escalate says what the next one is. While a block holds that was given
 // once more for what an earlier one was given for, it stays the earlier one's end: so it lies before the block's beginning, and tells
@@ -114,7 +114,7 @@ func (x *Extras) Read(b []byte, version byte) error {
 	return r.end("what a section remembers is cut off")
 }
 
-// LastTold is when the key's limit was told last, where the window has counted until a moment.
+// LastTold returns the moment at which the key's limit was told last, where the window has counted until a moment.
 func (x *Extras) LastTold(counted event.Micros) event.Micros {
 	if x.WasTold {
 		return max(x.ToldAt, counted)
@@ -251,7 +251,7 @@ func (s *Slot) Over() {
 	}
 }
 
-// LastEnd is when the last verdict ends.
+// LastEnd returns the end of the last verdict.
 func (s *Slot) LastEnd() event.Micros {
 	if s.Had {
 		return max(s.Ended, s.Block.Until)

@@ -106,7 +106,7 @@ func (r *recentIDs) age(by event.Micros) {
 	r.last += uint64(by)
 }
 
-// IDRules say which ids a key remembers.
+// IDRules bound the ids that a key remembers.
 type IDRules struct {
 	Most int
 	Age  event.Micros
@@ -182,8 +182,7 @@ func (r *recentIDs) appendSizes(dst []byte, count int, last uint64, gaps int) []
 	return binary.AppendUvarint(dst, uint64(uvarintLen(r.first)+uvarintLen(last)+gaps))
 }
 
-// Spent is when the last of the ids no longer counts as seen, for a key whose latest time
-// is latest.
+// Spent returns the moment from which none of the ids counts as seen any more, for a key whose latest time is latest.
 func (ru IDRules) Spent(r *recentIDs, latest event.Micros) event.Micros {
 	if r.len() == 0 {
 		return latest

@@ -11,11 +11,10 @@ import (
 // KeyHash is of no limit: it names the section of what a key itself has.
 var KeyHash SectionHash
 
-// KeySection are what commands gave to a key. On the wire a uvarint 1 and a block when it was blocked by
-// a command, or 0; then of each exemption its end, 8 bytes, and the rule's name, "" for all rules. Behind an
-// exemption may stand its note, in the form of another exemption with the same end: the name is a 0, the
-// rule's name, a 0 and the note. No rule is called that, so programs that know of no notes keep it, and it
-// exempts from nothing there.
+// KeySection holds the effects of commands on a key. On the wire a uvarint 1 and a block when it was blocked by a
+// command, or 0; then of each exemption its end, 8 bytes, and the rule's name, "" for all rules. Behind an exemption
+// may stand its note, in the form of another exemption with the same end: the name is a 0, the rule's name, a 0 and
+// the note. No rule is called that, so programs that know of no notes keep it, and it exempts from nothing there.
 type KeySection struct {
 	Manual Slot
 	Exempt []Exemption
@@ -109,7 +108,7 @@ func (x *KeySection) AppendSection(dst []byte) []byte {
 	return append(dst, body...)
 }
 
-// Spent is when nothing of it matters any more.
+// Spent returns the moment from which nothing of it matters any more.
 func (x *KeySection) Spent() event.Micros {
 	at := event.NoTime
 	if x.Manual.Had {

@@ -9,9 +9,9 @@ import (
 	"github.com/tallygate/tallygate/windows"
 )
 
-// memory is what a limit with refunds remembers of the events it counted, oldest arrival first.
-// On the wire a uvarint count, then of each event: the id's hash, 8 bytes; the time less that of
-// the one before it, a varint; what it counted, its cost, and what was taken back, uvarints.
+// memory lists the events that a limit with refunds counted, oldest arrival first. On the wire a uvarint count, then
+// of each event: the id's hash, 8 bytes; the time less that of the one before it, a varint; what it counted, its
+// cost, and what was taken back, uvarints.
 type memory []Remembered
 
 // Remembered is one of these events.
@@ -89,9 +89,9 @@ func (m memory) Find(w *windows.Spec, window []byte, id uint64) *Remembered {
 	return nil
 }
 
-// Back is how much a refund of cost takes back: cost times what one unit of the event's own cost
-// counted, all refunds of it together at most what it counted. A count gives back whole numbers,
-// rounded down, so that it may be nothing.
+// Back returns the amount that a refund of cost takes back: cost times what one unit of the event's own cost counted,
+// all refunds of it together at most what it counted. A count gives back whole numbers, rounded down, so that it may
+// be nothing.
 func (e *Remembered) Back(cost event.Decimal, whole bool) event.Decimal {
 	if e.Cost <= 0 {
 		return 0

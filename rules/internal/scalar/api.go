@@ -12,8 +12,7 @@ var (
 	asRegexp  = regexp.MustCompile(`[\^|\\()\[\]?]|\$$|\.\+|^\.\*`)
 )
 
-// APIMistake says what keeps a text from being an API's name or a pattern of names, and what to write
-// instead; "" when it is one.
+// APIMistake explains why a text is no API's name and no pattern of names, and suggests a remedy; "" when it is one.
 func APIMistake(s string) (problem, hint string) {
 	switch {
 	case strings.HasPrefix(s, "!") && strings.Trim(s, "! ") != "":
@@ -32,7 +31,7 @@ func APIMistake(s string) (problem, hint string) {
 	return "", ""
 }
 
-// withoutHint says how an API is left out.
+// withoutHint suggests how to leave an API out.
 func withoutHint(s string) string {
 	if head, rest, pattern := strings.Cut(s, "*"); pattern && rest == "" && head != "" {
 		return fmt.Sprintf("write when: not (api startsWith %q)", head)
@@ -57,7 +56,7 @@ func requestName(method, path string) string {
 
 var notInPattern = regexp.MustCompile(`[^a-z0-9*]`)
 
-// regexpHint says how a regular expression's like is written.
+// regexpHint suggests a pattern in place of a regular expression.
 func regexpHint(s string) string {
 	plain := strings.NewReplacer(`\.`, ".", "[.]", ".").Replace(strings.TrimSuffix(strings.TrimPrefix(s, "^"), "$"))
 	inner := strings.TrimSuffix(strings.TrimPrefix(plain, "("), ")")
@@ -72,7 +71,7 @@ func regexpHint(s string) string {
 	return `a * stands for what is left of a segment, and as the last character for all that follows; when: api matches "…" takes a regular expression`
 }
 
-// methods are what names of requests begin with.
+// methods are the first words of requests' names.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // UnlikelyAPI says of a name that events may have, if someone gives it to them, what name was probably meant.

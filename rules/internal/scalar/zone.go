@@ -114,7 +114,7 @@ func (z Zones) Meant(name string) string {
 	return ""
 }
 
-// commonZones are what a misspelt zone is compared with.
+// commonZones are the candidates for a misspelt zone.
 var commonZones = strings.Fields(`UTC
 	Africa/Cairo Africa/Johannesburg Africa/Lagos Africa/Nairobi
 	America/Argentina/Buenos_Aires America/Bogota America/Chicago America/Denver America/Lima

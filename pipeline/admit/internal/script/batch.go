@@ -25,7 +25,7 @@ const (
 	maxAskedIDs  = 256
 )
 
-// lane is where the questions to a shard go together.
+// lane gathers the questions to a shard.
 type lane struct {
 	ask func(ctx context.Context, batch []*asked)
 
@@ -112,7 +112,7 @@ func (l *lane) take() (batch []*asked) {
 	return batch
 }
 
-// ofKey is how many questions are for the same key as one.
+// ofKey counts the questions about the same key as one.
 func ofKey(batch []*asked, one *asked) (n int) {
 	for _, other := range batch {
 		if other.question.ask.Key == one.question.ask.Key {

@@ -14,14 +14,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// bare is what people write today.
+// bare is the script that people write today.
 var bare = redis.NewScript(`
 local n = redis.call('INCR', KEYS[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 return n <= tonumber(ARGV[1]) and 1 or 0`)
 
-// BenchmarkAdmit is what Redis' process takes for a permit, and for a bare script that counts. Its
-// CPU is what other load on the machine hardly changes.
+// BenchmarkAdmit measures the CPU of Redis' process for a permit, and for a bare script that counts. Its CPU is what
+// other load on the machine hardly changes.
 func BenchmarkAdmit(b *testing.B) {
 	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(b).Addr()})
 	b.Cleanup(func() { client.Close() })

@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// maxLost is how many lost permits a call names at most.
+// maxLost bounds the lost permits in a call.
 const maxLost = 100
 
 // answerSize is the bytes of an answer's numbers, of which the first one has one, and the others eight.

@@ -13,8 +13,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// BenchmarkCommand is what Redis says that a script takes, without what comes before and after it: the median of batches, of
-// which the others come in turn.
+// BenchmarkCommand measures a script's time by Redis' own account, without the work before and after it: the median
+// of batches, in turn with the others.
 func BenchmarkCommand(b *testing.B) {
 	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(b).Addr()})
 	b.Cleanup(func() { client.Close() })
@@ -136,7 +136,7 @@ func benchWant(kind string) protocol.Want {
 	return protocol.Want{Limit: l, Amount: event.One, Threshold: 1_000_000 * event.One}
 }
 
-// commandTime is how many µs EVALSHA has taken so far.
+// commandTime reads the µs that EVALSHA has taken so far.
 func commandTime(b *testing.B, client *redis.Client) (us float64) {
 	info, err := client.Info(b.Context(), "commandstats").Result()
 	if err != nil {

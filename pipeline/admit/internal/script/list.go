@@ -95,7 +95,7 @@ func (l *list) bytes() []byte {
 	return l.buf
 }
 
-// mostResults is how many values a script can take at once; more are one value.
+// mostResults bounds the values that a script can take at once; more are one value.
 const mostResults = 4000
 
 // unpackText takes a text off what a script has packed.

@@ -37,7 +37,7 @@ var ErrNoRules = errors.New("script: Redis does not have this version of the rul
 
 var errMalformed = errors.New("these are no numbers; an aggregator writes them again")
 
-// Published is what Redis has of the rules. Without any the zero value is.
+// Published is the version of the rules in Redis. Without any the zero value is.
 type Published struct {
 	Latest     uint64
 	Kept       []uint64 // the versions that are there, in the order in which they were stored
@@ -132,8 +132,8 @@ func (s *Shards) field(ctx context.Context, key, name string) (string, error) {
 	return "", redis.Nil
 }
 
-// Beat is when the latest heartbeat of the blocklist's first shard was written, by its clock in
-// milliseconds; 0: none is there. It tells that aggregators live.
+// Beat reads the time of the latest heartbeat of the blocklist's first shard, by its clock in milliseconds; 0: none
+// is there. It tells that aggregators live.
 func (s *Shards) Beat(ctx context.Context) (int64, error) {
 	text, err := s.field(ctx, "{"+s.Prefix+":0}:verdicts", "\x00beat")
 	if errors.Is(err, redis.Nil) {

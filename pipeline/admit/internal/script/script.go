@@ -1,5 +1,5 @@
-// Package script is what strict limits keep in Redis, and its scripts. They do what
-// protocol.Memory does, which is their reference; a test asks both the same questions.
+// Package script holds the data of strict limits in Redis, and its scripts. They do what protocol.Memory does, which
+// is their reference; a test asks both the same questions.
 //
 // A script must know for certain which Redis process it runs on. So its text begins with the
 // process' run id, and it is loaded on the same connection that the id was read on. It is called by

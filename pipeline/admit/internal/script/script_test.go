@@ -156,7 +156,7 @@ func (r *rig) ask() protocol.Ask {
 	return q
 }
 
-// wants is what a question about a key asks for.
+// wants draws a question about a key.
 func (r *rig) wants(k int) (out []protocol.Want) {
 	for _, l := range keys[k] {
 		w := limits[l]
@@ -203,7 +203,7 @@ func (r *rig) cancel() {
 	r.same("cancel", want, got, err)
 }
 
-// level is what an owner may publish of a key.
+// level draws an owner's record about a key.
 func (r *rig) level(k int) *protocol.Level {
 	r.seq++
 	l := &protocol.Level{Key: fmt.Sprint("k", k), Seq: r.seq - int64(r.rng.IntN(2)), Latest: r.now + event.Micros(r.rng.IntN(10)-8)*event.Second}

@@ -1,4 +1,4 @@
-// Package rig is what the tests of the blocklist's packages share. What goes wrong ends the test.
+// Package rig serves the tests of the blocklist's packages. What goes wrong ends the test.
 package rig
 
 import (
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Most is how large a test is that is n in size: a tenth of that, unless it runs on a real Redis
-// that was started for it. In miniredis each script takes a thousand times as long.
+// Most scales the size of a test: to a tenth of n, unless it runs on a real Redis that was started for it. In
+// miniredis each script takes a thousand times as long.
 func Most(t *testing.T, n int) int {
 	if os.Getenv("TALLYGATE_TEST_REDIS") == "" || strings.HasSuffix(t.Name(), "/miniredis") {
 		return n / 10

@@ -26,7 +26,7 @@ func NewMemory() *Memory {
 	return &Memory{held: map[string]verdict.Verdict{}, shards: map[string]int{}, applied: map[int]event.Micros{}}
 }
 
-// Replace is what a Sink has.
+// Replace implements Sink.
 func (m *Memory) Replace(shard int, all []verdict.Verdict) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *Memory) Replace(shard int, all []verdict.Verdict) {
 	}
 }
 
-// Apply is what a Sink has.
+// Apply implements Sink.
 func (m *Memory) Apply(shard int, changes []verdict.Verdict) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,21 +61,21 @@ func (m *Memory) put(shard int, changes []verdict.Verdict) {
 	}
 }
 
-// Remove is what a Sink has.
+// Remove implements Sink.
 func (m *Memory) Remove(_ int, key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.held, string(key))
 }
 
-// Heartbeat is what a Sink has.
+// Heartbeat implements Sink.
 func (m *Memory) Heartbeat(shard int, applied event.Micros) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.applied[shard] = applied
 }
 
-// Text is what it holds, as lines in order.
+// Text lists the verdicts, as lines in order.
 func (m *Memory) Text() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,7 +90,7 @@ func (m *Memory) Has(key string) bool {
 	return ok
 }
 
-// AppliedUpTo is what the latest heartbeat of a shard said.
+// AppliedUpTo returns the time in the latest heartbeat of a shard.
 func (m *Memory) AppliedUpTo(shard int) event.Micros {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +107,7 @@ func Text(held map[string]verdict.Verdict) []string {
 	return lines
 }
 
-// Held is what it holds, by record key.
+// Held returns the verdicts by record key.
 func (m *Memory) Held() map[string]verdict.Verdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,14 +117,14 @@ func (m *Memory) Held() map[string]verdict.Verdict {
 // Seq is that of the verdict with this record key; 0 when it holds none.
 func (m *Memory) Seq(key string) int64 { return m.Held()[key].Seq }
 
-// Replaced is how often a snapshot replaced what it held.
+// Replaced counts the snapshots that replaced its verdicts.
 func (m *Memory) Replaced() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.replaced
 }
 
-// Dropped is what snapshots took away.
+// Dropped lists the keys that snapshots took away.
 func (m *Memory) Dropped() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,9 +13,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
 )
 
-// BenchmarkApply is what Redis takes to apply a verdict, in batches of some sizes, of keys
-// that are new and of keys that it has. The CPU is that of Redis' process, which other load
-// on the machine does not change much.
+// BenchmarkApply measures Redis' work for a verdict, in batches of some sizes, of new and of known keys. The CPU is
+// that of Redis' process, which other load on the machine does not change much.
 func BenchmarkApply(b *testing.B) {
 	for _, size := range []int{1, 10, 100, 500} {
 		for _, keys := range []string{"new", "known"} {
@@ -46,7 +45,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// cpuOf is what Redis' process has used so far.
+// cpuOf reads the CPU time of Redis' process.
 func cpuOf(b *testing.B, client redis.UniversalClient) (sum time.Duration) {
 	b.Helper()
 	info, err := client.Info(b.Context(), "cpu").Result()

@@ -31,8 +31,7 @@ var (
 // Record is one record of the verdict topic. An empty Value removes what its Key names.
 type Record = verdictlog.Record
 
-// Batch is what one call of the script applies: the records of one partition at offsets [Start,
-// Next).
+// Batch is one call of the script: the records of one partition at offsets [Start, Next).
 type Batch struct {
 	Partition   int32
 	Start, Next int64
@@ -50,8 +49,8 @@ const (
 	argsPerRecord   = 4
 )
 
-// Client is what a Store needs of a client of Redis. It is small on purpose: a package that uses
-// one of go-redis' own types for it takes fifteen times as long to compile.
+// Client is a Store's part of a client of Redis. It is small on purpose: a package that uses one of go-redis' own
+// types for it takes fifteen times as long to compile.
 type Client interface {
 	redis.Scripter
 	layout.HashReader

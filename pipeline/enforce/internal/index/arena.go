@@ -28,7 +28,7 @@ type arena struct {
 	moved bool     // data is another list than readers have
 }
 
-// use is what the writer knows of a chunk.
+// use is the writer's bookkeeping of a chunk.
 type use struct {
 	used   int    // bytes
 	live   int    // of these, in records that are held

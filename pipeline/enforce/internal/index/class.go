@@ -8,7 +8,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Class is what the verdicts of one rule share: few, so they lie in the processor's cache. What is
+// Class holds the fields that many verdicts of one rule share: few, so they lie in the processor's cache. What is
 // exported never changes.
 type Class struct {
 	Decides  bool         // it is a block that is enforced

@@ -15,7 +15,7 @@ type Index struct {
 	*state // apart from what checks read
 }
 
-// state is what changes with each change.
+// state changes with every verdict that is written.
 type state struct {
 	mu sync.Mutex // held by whoever writes
 	w  *writer

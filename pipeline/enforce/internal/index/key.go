@@ -93,8 +93,7 @@ type shape struct {
 // shapeUID is the number of the shape of uid alone, which is always there.
 const shapeUID = 0
 
-// query is who is asked about. It lives on the stack of whoever asks: nothing here may keep a part
-// of it.
+// query identifies whom a check is about. It lives on the stack of whoever asks: nothing here may keep a part of it.
 type query struct {
 	api  string      // canonical
 	dims []event.Dim // each at most once
@@ -171,7 +170,7 @@ type value struct {
 	bytes []byte
 }
 
-// address is what keys have of the query's ip. What is no address is an absent one, as in events.
+// address holds the forms in which keys name the query's ip. What is no address is an absent one, as in events.
 type address struct {
 	parsed bool
 	ip     netip.Addr

@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// model is what an index of two shards holds, by record key.
+// model holds the verdicts of an index of two shards, by record key.
 type model struct {
 	r    *rand.Rand
 	x    *Index

@@ -41,7 +41,7 @@ const (
 	keyAt     = headAt + headSize // where the key begins, unless the record is wide
 )
 
-// record is what a record's beginning says.
+// record holds the fixed fields at a record's beginning.
 type record struct {
 	shape uint64
 	key   []byte

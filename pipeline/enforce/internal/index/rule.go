@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Rule is what all verdicts of one rule share, whatever their classes. It stays as long as the index does.
+// Rule holds the fields that all verdicts of one rule share, whatever their classes. It stays as long as the index
+// does.
 type Rule struct {
 	Name   string
 	Number int // from 0, in the order in which rules came
@@ -14,7 +15,7 @@ type Rule struct {
 }
 
 const (
-	// MaxRules is how many rules are told apart. An installation has fewer; a label of a metric may not grow
+	// MaxRules bounds the rules that are told apart. An installation has fewer; a label of a metric may not grow
 	// without bound.
 	MaxRules = 1000
 	// OtherRules is the name of all further ones.

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// t0 is when the verdicts of tests begin.
+// t0 is the beginning of the verdicts of tests.
 var t0 = event.FromTime(time.Now())
 
 // newIndex returns an empty index.

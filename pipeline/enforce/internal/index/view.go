@@ -9,8 +9,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// View is what readers see of an index. Its lists never change: a new chunk, class or shape, or
-// more buckets, make a new view. What changes in place are the buckets' slots, by the one writer.
+// View is a reader's picture of an index. Its lists never change: a new chunk, class or shape, or more buckets, make
+// a new view. What changes in place are the buckets' slots, by the one writer.
 type View struct {
 	buckets buckets
 	ofUsers bool     // a shape other than uid's follows from a uid and an API. Each check looks: it lies beside the buckets

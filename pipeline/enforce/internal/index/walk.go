@@ -11,7 +11,7 @@ import (
 // package's doc. As one function it costs a call more, a fifth of the time of a check that finds
 // nothing, as nearly all do.
 
-// Place is where a walk is.
+// Place is a walk's position.
 type Place struct {
 	word uint64 // the bucket's tags
 	at   uint64 // the bucket

@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// inForce is what is said of a key: a rule, since when and until when.
+// inForce is a verdict on a key, in short: a rule, since when and until when.
 type inForce struct {
 	rule         string
 	since, until event.Micros

@@ -211,8 +211,8 @@ func (w *writer) giveUp(ref uint32) {
 	w.arena.drop(ref, len(rec)-len(rest))
 }
 
-// anyAPI is what the class of a verdict on an API's key covers: there are as many such verdicts as
-// APIs, and a check finds the key of its own API only.
+// anyAPI are the APIs of the class of verdicts on an API's key: there are as many such verdicts as APIs, and a check
+// finds the key of its own API only.
 var anyAPI = []string{"*"}
 
 // classOf returns the class of a verdict, made when there is none.
