@@ -71,7 +71,9 @@ func newestRules(ctx context.Context, client sarama.Client, logs *kafkalog.Fetch
 	if oldest >= end {
 		return r, 0, ErrNoGroupRules
 	}
-	m, err := lastRules(ctx, logs, topic, [16]byte{}, oldest, end)
+	m, err := lastRules(ctx, func(ctx context.Context, from, to int64, each func(*kafkalog.Record) error) error {
+		return logs.Scan(ctx, topic, [16]byte{}, 0, from, to, each)
+	}, oldest, end)
 	switch {
 	case err != nil:
 		return r, 0, fmt.Errorf("read %s: %w", topic, err)

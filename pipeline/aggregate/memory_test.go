@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,15 +41,11 @@ func inMemoryShows(t *testing.T, sentence string, test func(t *testing.T, r *rig
 func (r *rig) startInMemory(cfg Config) *member {
 	r.t.Helper()
 	cfg.Brokers, cfg.dial = []string{"memory:9"}, r.network.dial
-	file := cfg.RuleFile
-	cfg.RuleFile = RuleFile{} // versions come from reload
 	a, err := New(cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if len(file.Source) > 0 {
-		a.book.current.Store(r.versionOf(a, file))
-	}
+	a.book.kept = memoryRules{r.memory, r.names.Rules}
 	a.found.Store(&topics.Layout{Names: r.names, Partitions: rigPartitions})
 	a.aux = owner.NewAux(r.memory.NewProducer(), a.budget, a.metrics.kafkaError)
 	a.env = a.partitionEnv()
@@ -62,40 +59,52 @@ func (r *rig) startInMemory(cfg Config) *member {
 	meet(m)
 	go func() {
 		auxCtx, stopAux := context.WithCancel(context.Background())
-		var aux sync.WaitGroup
+		var side, aux sync.WaitGroup
 		aux.Go(func() { a.aux.Run(auxCtx) })
-		for ctx.Err() == nil && a.fatal() == nil {
+		side.Go(func() { a.book.run(ctx) })
+		side.Go(func() { a.audits.run(ctx, a.log, a.writeAudit) })
+		err := a.book.start(ctx)
+		for err == nil && ctx.Err() == nil && a.fatal() == nil {
 			r.session(ctx, m)
 		}
+		stop()
+		side.Wait()
 		stopAux()
 		aux.Wait()
 		a.CloseIdleConnections()
-		m.done <- a.fatal()
+		m.done <- cmp.Or(err, a.fatal())
 	}()
 	r.t.Cleanup(func() { m.end(r.t) })
 	return m
 }
 
-// versionOf is a file's version of the rules: the next one, unless the last has the same rules.
-func (r *rig) versionOf(a *Aggregator, file RuleFile) *owner.Rules {
-	r.t.Helper()
-	set, err := a.cfg.compile(file)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if r.version == 0 || r.versionHash != set.Hash {
-		r.version, r.versionHash = r.version+1, set.Hash
-	}
-	return a.book.version(r.version, set)
+// memoryRules are versions of the rules in memory.
+type memoryRules struct {
+	log   *memlog.Log
+	topic string
 }
 
-// reload makes a file the member's rules, as if the rules topic had it.
+func (m memoryRules) oldest() (int64, error) { return m.log.Oldest(m.topic, 0) }
+func (m memoryRules) newest() (int64, error) { return m.log.Newest(m.topic, 0) }
+
+func (m memoryRules) bounds(context.Context) (oldest, newest int64, err error) {
+	newest, err = m.newest()
+	return 0, newest, err
+}
+
+func (m memoryRules) scan(ctx context.Context, from, to int64, each func(*kafkalog.Record) error) error {
+	return m.log.Scan(ctx, m.topic, [16]byte{}, 0, from, to, each)
+}
+
+func (m memoryRules) append(value []byte) (int64, error) {
+	return m.log.Append(m.topic, 0, kafkalog.Record{Key: []byte(ruleRecordKey), Value: value}), nil
+}
+
+// reload has the member publish a file.
 func (r *rig) reload(m *member, file RuleFile) {
 	r.t.Helper()
-	v := r.versionOf(m.Aggregator, file)
-	m.book.current.Store(v)
-	for _, p := range m.owned() {
-		p.Use(v)
+	if _, err := m.Reload(r.t.Context(), file); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
@@ -107,6 +116,9 @@ func (r *rig) session(ctx context.Context, m *member) {
 	m.begin(s)
 	defer m.begin(nil)
 	var all sync.WaitGroup
+	if len(m.share) == 0 {
+		<-ctx.Done()
+	}
 	for _, id := range m.share {
 		all.Go(func() {
 			for ctx.Err() == nil {

@@ -92,11 +92,9 @@ type rig struct {
 	mu      sync.Mutex
 	checked map[string]bool // the records that described has looked at
 
-	memory      *memlog.Log // in place of Kafka: see inMemory
-	network     *pipes
-	share       []int32 // the partitions of the members to come; nil: all
-	version     int64   // of the rules there
-	versionHash [32]byte
+	memory  *memlog.Log // in place of Kafka: see inMemory
+	network *pipes
+	share   []int32 // the partitions of the members to come; nil: all
 }
 
 const rigPartitions = 4

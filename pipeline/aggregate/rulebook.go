@@ -48,6 +48,7 @@ type rulebook struct {
 	agg     *instance
 	log     *slog.Logger
 	topic   string
+	kept    rulesLog
 	current atomic.Pointer[owner.Rules]
 	running atomic.Pointer[api.Rules] // the source of current; nil before one was read from the topic
 
@@ -69,6 +70,7 @@ const (
 
 func newRulebook(a *instance) *rulebook {
 	b := &rulebook{agg: a, log: a.log, topic: a.names.Rules, turn: make(chan struct{}, 1), next: -1}
+	b.kept = rulesTopic{b}
 	b.current.Store(b.version(0, a.cfg.Rules))
 	return b
 }
@@ -210,14 +212,7 @@ func (b *rulebook) publish(ctx context.Context, r ruleRecord) error {
 	if err != nil {
 		return err
 	}
-	p, err := b.producer(len(value))
-	if err != nil {
-		return fmt.Errorf("publish the rules: %w", err)
-	}
-	defer p.Close()
-	_, at, err := p.SendMessage(&sarama.ProducerMessage{
-		Topic: b.topic, Partition: 0, Key: sarama.StringEncoder(ruleRecordKey), Value: sarama.ByteEncoder(value),
-	})
+	at, err := b.kept.append(value)
 	if errors.Is(err, sarama.ErrMessageSizeTooLarge) {
 		err = fmt.Errorf("%w: with their files they have %d bytes before compression: raise max.message.bytes of %s, or shorten the files: %w", ErrRulesTooLarge, len(value), b.topic, err)
 	}
@@ -240,8 +235,7 @@ func (b *rulebook) Refresh(ctx context.Context) error {
 
 // read reads the topic up to its end, and takes over the last version. The caller holds mu.
 func (b *rulebook) read(ctx context.Context) error {
-	client := b.agg.clients.bulk
-	end, err := client.GetOffset(b.topic, 0, sarama.OffsetNewest)
+	end, err := b.kept.newest()
 	if err != nil {
 		return fmt.Errorf("find the end of %s: %w", b.topic, err)
 	}
@@ -251,7 +245,7 @@ func (b *rulebook) read(ctx context.Context) error {
 	if end == b.next {
 		return nil
 	}
-	oldest, err := client.GetOffset(b.topic, 0, sarama.OffsetOldest)
+	oldest, err := b.kept.oldest()
 	if err != nil {
 		return fmt.Errorf("find the start of %s: %w", b.topic, err)
 	}
@@ -260,7 +254,7 @@ func (b *rulebook) read(ctx context.Context) error {
 		b.next = end
 		return nil
 	}
-	m, err := lastRules(ctx, b.agg.logs, b.topic, b.id(), from, end)
+	m, err := lastRules(ctx, b.kept.scan, from, end)
 	if errors.Is(err, kafkalog.ErrTopicChanged) {
 		return b.agg.fail(fmt.Errorf("read %s from %d: it was created anew while this instance ran; start it again: %w", b.topic, from, err))
 	}

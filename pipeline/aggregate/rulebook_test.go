@@ -28,7 +28,8 @@ spec:
 `, limit, limit)
 }
 
-var ruleDay = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+// ruleDay lies before the time at which a bubble begins.
+var ruleDay = time.Date(1999, 11, 21, 10, 0, 0, 0, time.UTC)
 
 // ruleFile is a version of the file, changed so many minutes after ruleDay.
 func ruleFile(limit, minutes int) RuleFile {
@@ -56,11 +57,10 @@ func (m *member) limitOf(t *testing.T, rule string) event.Decimal {
 // A changed file becomes the next version, which every instance runs, at once or within a second.
 // Unchanged counters continue.
 func TestReload(t *testing.T) {
-	onKafkaShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "a valid file is published as the next version to the rules topic, and all run its latest; what is unchanged keeps its counters", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
-		one := r.begin(set, file)
-		two := r.start(set, file)
-		r.ready(one, two)
+		one, two := r.half(0, set, file), r.half(1, set, file)
+		r.shared(one, two)
 		for range 3 {
 			r.emit(hit("u1", "a"), hit("u2", "a"))
 		}
@@ -133,7 +133,7 @@ func TestChangedLimitsAreJudgedAtOnce(t *testing.T) {
 // A file with mistakes, or one that is older than the group's rules, changes nothing and says why.
 // An instance that starts with an older file runs the group's rules.
 func TestReloadThatChangesNothing(t *testing.T) {
-	onKafkaShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
+	inMemoryShows(t, "a set with any error is refused whole, and the old set stays; a file older than the topic's latest is ignored and reported", func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 10))
 		one := r.begin(set, file)
 		broken := RuleFile{Name: "rules.yaml", Source: []byte(strings.ReplaceAll(ruleText(7), "limit:", "limt:")), Modified: ruleDay.Add(time.Hour)}
@@ -148,8 +148,11 @@ func TestReloadThatChangesNothing(t *testing.T) {
 			t.Errorf("the limit is %v, want 5", got)
 		}
 		old, oldFile := withRules(t, ruleFile(3, 2))
+		r.share = []int32{}
 		two := r.start(old, oldFile)
 		r.ready(one, two)
+		eventually(t, "it has read the group's", func() bool { return two.book.Current().Number > 0 })
+		r.share = nil
 		if got := two.limitOf(t, "moving"); got != 5*event.One {
 			t.Errorf("an instance with an older file runs a limit of %v, want the group's 5", got)
 		}
@@ -166,7 +169,7 @@ func TestReloadThatChangesNothing(t *testing.T) {
 // An instance that cannot compile the group's rules keeps the old ones while it runs, and
 // does not start with them.
 func TestRulesThatDoNotCompileHere(t *testing.T) {
-	onKafka(t, func(t *testing.T, r *rig) {
+	inMemory(t, func(t *testing.T, r *rig) {
 		set, file := withRules(t, ruleFile(5, 0))
 		var old atomic.Bool
 		old.Store(true)
@@ -180,8 +183,9 @@ func TestRulesThatDoNotCompileHere(t *testing.T) {
 			}
 		}
 		one := r.begin(set, elder)
+		r.share = []int32{}
 		two := r.start(set, file)
-		r.ready(one, two)
+		eventually(t, "both run the group's", func() bool { return two.book.Current().Number > 0 })
 		if _, err := two.Reload(t.Context(), ruleFile(6, 1)); err != nil {
 			t.Fatal(err)
 		}

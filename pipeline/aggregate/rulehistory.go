@@ -30,19 +30,6 @@ const (
 	historyStep = 128
 )
 
-// bounds returns the offsets that the topic has.
-func (b *rulebook) bounds(ctx context.Context) (oldest, end int64, err error) {
-	starts, err := b.agg.logs.Starts(ctx, b.topic, 1)
-	if err != nil {
-		return 0, 0, fmt.Errorf("find the start of %s: %w", b.topic, err)
-	}
-	ends, err := b.agg.logs.Ends(ctx, b.topic, 1)
-	if err != nil {
-		return 0, 0, fmt.Errorf("find the end of %s: %w", b.topic, err)
-	}
-	return starts[0], ends[0], nil
-}
-
 // Versions returns the newest versions below one, at most so many, the newest first; before 0 is the end. more
 // reports whether there are older ones.
 func (b *rulebook) Versions(ctx context.Context, before int64, limit int) (all []api.RuleVersion, more bool, err error) {
@@ -53,7 +40,7 @@ func (b *rulebook) Versions(ctx context.Context, before int64, limit int) (all [
 		return nil, false, err
 	}
 	defer done()
-	oldest, to, err := b.bounds(ctx)
+	oldest, to, err := b.kept.bounds(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -89,7 +76,7 @@ func (b *rulebook) wait(ctx context.Context) (done func(), err error) {
 // each calls f with the versions whose offsets are in [from, to), in order. What is no version of the rules that
 // this program can read is left out.
 func (b *rulebook) each(ctx context.Context, from, to int64, f func(version int64, r *ruleRecord)) error {
-	err := b.agg.logs.Scan(ctx, b.topic, b.id(), 0, from, to, func(rec *kafkalog.Record) error {
+	err := b.kept.scan(ctx, from, to, func(rec *kafkalog.Record) error {
 		if string(rec.Key) != ruleRecordKey {
 			return nil
 		}
@@ -119,11 +106,11 @@ func (b *rulebook) Version(ctx context.Context, number int64) (api.Rules, error)
 }
 
 func (b *rulebook) at(ctx context.Context, version int64) (r ruleRecord, err error) {
-	oldest, end, err := b.bounds(ctx)
+	oldest, end, err := b.kept.bounds(ctx)
 	if err != nil {
 		return r, err
 	}
-	m, err := rulesAt(ctx, b.agg.logs, b.topic, b.id(), oldest, end, version)
+	m, err := rulesAt(ctx, b.kept.scan, oldest, end, version)
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("read %s: %w", b.topic, err)

@@ -97,14 +97,17 @@ const (
 	rulesMost = 512
 )
 
+// scanRules calls each with the records of the rules topic at offsets [from, to), in order.
+type scanRules func(ctx context.Context, from, to int64, each func(*kafkalog.Record) error) error
+
 // lastRules returns a copy of the last record that holds rules at offsets [from, end), or nil if
 // there is none. The topic keeps all versions, so it looks from the end backwards, in growing steps.
-func lastRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, id [16]byte, from, end int64) (last *ruleRecordAt, err error) {
+func lastRules(ctx context.Context, scan scanRules, from, end int64) (last *ruleRecordAt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWithin)
 	defer cancel()
 	for step, to := int64(rulesStep), end; last == nil && to > from && err == nil; step = min(8*step, rulesMost) {
 		at := max(from, to-step)
-		err = logs.Scan(ctx, topic, id, 0, at, to, func(rec *kafkalog.Record) error {
+		err = scan(ctx, at, to, func(rec *kafkalog.Record) error {
 			if string(rec.Key) == ruleRecordKey {
 				last = &ruleRecordAt{rec.Offset, bytes.Clone(rec.Value)}
 			}
@@ -116,11 +119,11 @@ func lastRules(ctx context.Context, logs *kafkalog.Fetcher, topic string, id [16
 }
 
 // rulesAt returns the record of a version; nil if there is none.
-func rulesAt(ctx context.Context, logs *kafkalog.Fetcher, topic string, id [16]byte, oldest, end, version int64) (*ruleRecordAt, error) {
+func rulesAt(ctx context.Context, scan scanRules, oldest, end, version int64) (*ruleRecordAt, error) {
 	if version <= oldest || version > end {
 		return nil, nil //nolint:nilnil // no record and no error
 	}
-	m, err := lastRules(ctx, logs, topic, id, version-1, version)
+	m, err := lastRules(ctx, scan, version-1, version)
 	if errors.Is(err, kafkalog.ErrOutOfRange) { // deleted meanwhile
 		return nil, nil //nolint:nilnil // the same
 	}
