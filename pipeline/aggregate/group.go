@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -25,10 +26,12 @@ type group struct {
 	sarama.ConsumerGroup
 	agg    *instance
 	client sarama.Client
+	lines  *lines // its connections
 }
 
 // newGroup connects, but does not join: Consume does.
 func (a *instance) newGroup(brokers []string, id string, cfg *sarama.Config) (sarama.ConsumerGroup, error) {
+	cfg, lines := tapped(cfg)
 	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka at %v: %w", brokers, err)
@@ -37,7 +40,7 @@ func (a *instance) newGroup(brokers []string, id string, cfg *sarama.Config) (sa
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up the consumer group: %w", err), client.Close())
 	}
-	return &group{ConsumerGroup: g, agg: a, client: client}, nil
+	return &group{ConsumerGroup: g, agg: a, client: client, lines: lines}, nil
 }
 
 // Consume returns when ctx ends, or for an error that rejoining cannot fix.
@@ -93,8 +96,15 @@ func (g *group) join(ctx context.Context, names []string, h sarama.ConsumerGroup
 		return false, fmt.Errorf("look at the topics before joining: %w", err)
 	}
 	own := &handler{ConsumerGroupHandler: h, agg: g.agg, end: end, seen: seen}
+	// Once the session has begun it ends by itself, with a last checkpoint. Before, there is nothing to lose: a member
+	// that has an id from the broker still leaves, by a new connection, and one with an instance id stays, as ever.
+	defer context.AfterFunc(ctx, func() {
+		if !own.joined.Load() {
+			g.lines.hangUp()
+		}
+	})()
 	err = g.ConsumerGroup.Consume(ctx, names, own)
-	return own.joined, err
+	return own.joined.Load(), err
 }
 
 // Close leaves the group and closes its connections.
@@ -107,11 +117,11 @@ type handler struct {
 	end  context.CancelCauseFunc
 	seen map[string]topics.Topic // the topics right before joining
 
-	joined bool // the session has begun
+	joined atomic.Bool // the session has begun
 }
 
 func (h *handler) Setup(s sarama.ConsumerGroupSession) error {
-	h.joined = true
+	h.joined.Store(true)
 	own, err := h.agg.newSession(s, h.end, h.seen)
 	if err != nil {
 		return err
