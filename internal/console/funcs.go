@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/doctor"
 	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/words"
 )
 
 // funcs are the functions of templates. What they return is for people; a value that is unknown is a dash.
@@ -34,6 +35,7 @@ func (s *server) funcs() template.FuncMap {
 		"size":    size,
 		"percent": percent,
 		"plural":  plural,
+		"ended":   words.Ended,
 		"lower":   strings.ToLower,
 		"join":    strings.Join,
 		"dash":    orDash,

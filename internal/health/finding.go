@@ -182,5 +182,5 @@ func sentence(text string) string {
 	if text == "" {
 		return ""
 	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+	return words.Ended(strings.ToUpper(text[:1]) + text[1:])
 }

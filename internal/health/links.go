@@ -198,8 +198,7 @@ func notices(o *Observations) (all []Notice) {
 		if len(f.About) > 0 && f.beat == nil {
 			name += ":" + f.About[0].Name
 		}
-		text := sentence(f.Text)
-		all = append(all, Notice{Name: name, Level: f.Level, Text: strings.TrimSuffix(text, "."), Do: sentence(f.Fix()), Runbook: f.Runbook,
+		all = append(all, Notice{Name: name, Level: f.Level, Text: strings.TrimSuffix(sentence(f.Text), "."), Do: sentence(f.Fix()), Runbook: f.Runbook,
 			Link: f.Page, Since: f.Since})
 	}
 	slices.SortStableFunc(all, func(a, b Notice) int { return b.Level.Compare(a.Level) })

@@ -53,6 +53,14 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// Ended puts a full stop behind a sentence that ends with no sign of its own, as a hint does: did you mean "limit"?
+func Ended(text string) string {
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
+}
+
 // OrDash is text, or a dash where there is none.
 func OrDash(text string) string {
 	if text == "" {
