@@ -1,6 +1,7 @@
 // What an installation may want otherwise: import mixin.libsonnet and change it, as in
 //
 //   (import 'tallygate-mixin/mixin.libsonnet') + { _config+:: { selector: 'cluster="shop"', slowFeedSeconds: 0.5 } }
+local findings = import 'findings.json';
 {
   _config+:: {
     // Matchers that every query gets, such as 'cluster="shop"'. Without any, all of Prometheus is one installation.
@@ -17,14 +18,14 @@
     critical: 'critical',
     warning: 'warning',
 
-    // How long something may be behind, in seconds.
-    lagSeconds: 30,
-    durableSeconds: 60,
-    stalenessSeconds: 10,
-    strictSeconds: 60,
-    slowFeedSeconds: 2,
-    clockSeconds: 2,
-    certificateSeconds: 14 * 86400,
+    // How long something may be behind, in seconds: as the console and tallygate doctor judge it.
+    lagSeconds: findings.CountingStopped.seconds,
+    durableSeconds: findings.NothingDurable.seconds,
+    stalenessSeconds: findings.EnforcerBehind.seconds,
+    strictSeconds: findings.StrictInDoubt.seconds,
+    slowFeedSeconds: findings.SlowFeed.seconds,
+    clockSeconds: findings.ClockSkew.seconds,
+    certificateSeconds: findings.CertificateExpires.seconds,
     // The share of a rule's events that may be above its limit.
     overshootShare: 0.1,
     // How many times a partition may fail within failuresWindow.

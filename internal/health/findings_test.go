@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tallygate/tallygate/internal/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
@@ -45,6 +47,26 @@ func TestEachFindingIsToldAndMended(t *testing.T) {
 			t.Errorf("%s has words for one enforcer and for several: %q, %q", f.Name, f.one, f.many)
 		}
 	}
+}
+
+// The mixin has its alerts' severity, summary and bound from the table.
+func TestTheMixinReadsTheTable(t *testing.T) {
+	type alert struct {
+		Severity string  `json:"severity"`
+		Says     string  `json:"says"`
+		Seconds  float64 `json:"seconds,omitempty"`
+	}
+	all := map[string]alert{}
+	for i := range Findings {
+		if f := &Findings[i]; f.Severity != "" {
+			all[strings.TrimPrefix(f.Runbook, "Tallygate")] = alert{f.Severity, f.Says, f.Over.Seconds()}
+		}
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testrun.Golden(t, "../../deploy/mixin/findings.json", string(text)+"\n")
 }
 
 // Those that alert are the alerts that there are, by name, with the same words and severity.
