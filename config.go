@@ -16,23 +16,23 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// Config says where Redis and Kafka are. One of Redis and RedisClient is required; all else is optional.
+// Config names Redis and Kafka. One of Redis and RedisClient is required; all else is optional.
 type Config struct {
-	// Redis is where the blocklist is: host:port, or a URL such as
-	// rediss://user:password@redis:6379/0. rediss is TLS, by the system's certificates. Take the password
-	// from a secret, not from source code; none is ever logged.
+	// Redis is the address of the blocklist: host:port, or a URL such as rediss://user:password@redis:6379/0. rediss
+	// is TLS, by the system's certificates. Take the password from a secret, not from source code; none is ever
+	// logged.
 	Redis string
 	// RedisClient is used instead of Redis: for Sentinel, Cluster, certificates of your own, or passwords
 	// that are read again. It must read from primaries only. The caller closes it, after Close.
 	RedisClient redis.UniversalClient
 	// Prefix begins every name of the installation in Redis and Kafka; "" is tallygate.
 	Prefix string
-	// Name is what operators know this service by: the Guard announces itself in Redis with it, beside its
-	// version and how far behind its table is. "" is the host's name and the process.
+	// Name names this service for operators: the Guard announces itself in Redis with it, beside its version and its
+	// table's delay. "" is the host's name and the process.
 	Name string
 	// NoPresence announces nothing.
 	NoPresence bool
-	// Shards is how many shards the blocklist has; 0: the Guard asks Redis.
+	// Shards is the number of the blocklist's shards; 0: the Guard asks Redis.
 	Shards int
 
 	// Kafka are addresses of brokers, host:port. Without any no events are sent.

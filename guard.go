@@ -235,7 +235,7 @@ func (g *Guard) Admitter() enforce.Admitter {
 	return g.admitter
 }
 
-// Stats is what the Guard's parts have done.
+// Stats holds the numbers of the Guard's parts.
 type Stats struct {
 	Feed   blocklist.FeedStats
 	Events emit.Stats // zero without Config.Kafka

@@ -129,7 +129,7 @@ func kinds(counter measure, d *prometheus.Desc, counts map[blocklist.ErrorKind]u
 	}
 }
 
-// rules are what is in force, and what was decided, by rule.
+// rules counts verdicts in force, and decisions, by rule.
 func rules(t *enforce.Table, gauge, counter measure) {
 	s := t.Summary()
 	gauge(descEntries, float64(s.Entries))

@@ -19,7 +19,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
-// statusOf is what a Guard's handler answers, which is as the schema of all programs has it.
+// statusOf returns the answer of a Guard's handler, which is as the schema of all programs has it.
 func statusOf(t *testing.T, g *tallygate.Guard, query string, want int) (s api.Status) {
 	t.Helper()
 	server := httptest.NewServer(g.StatusHandler())

@@ -198,7 +198,7 @@ func (r *room) consider(by *rules.Limit, n standing.Numbers) {
 	}
 }
 
-// permit is what a request holds.
+// permit is a request's permit.
 type permit struct {
 	a       *admitter
 	once    sync.Once

@@ -25,8 +25,8 @@ type Rules string
 // Source is a rule file's name, or its text as Rules.
 type Source interface{ string | Rules }
 
-// Start is what a Harness' clock shows at first: the midnight, in UTC, that a Monday begins with. It is the
-// same in each run, so that no test fails at the end of a month only.
+// Start is the first time of a Harness' clock: the midnight, in UTC, that a Monday begins with. It is the same in
+// each run, so that no test fails at the end of a month only.
 var Start = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
 // Harness counts and enforces by a rule file. Make it with New. Its methods may be called by many

@@ -390,7 +390,7 @@ func TestRulesNameFilesBesideThem(t *testing.T) {
 	}
 }
 
-// BenchmarkNew is what a test costs: the rules of the shop, and ten requests.
+// BenchmarkNew measures a test: the rules of the shop, and ten requests.
 func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		h := tallygatetest.New(b, "../examples/shop/rules.yaml")

@@ -18,7 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/seldom"
 )
 
-// Role is what a caller may do. Each role but Service includes those before it.
+// Role is a caller's rights. Each role but Service includes those before it.
 type Role int
 
 // The roles. None may do nothing.
@@ -44,7 +44,7 @@ func ParseRole(name string) (Role, bool) {
 	return None, false
 }
 
-// Identity is who asks.
+// Identity is a caller's name and role.
 type Identity struct {
 	Name string // of the credential; "" where none is needed
 	Role Role
@@ -69,7 +69,7 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (Claims, error)
 }
 
-// Claims are what an issuer says of a token's holder.
+// Claims are an issuer's statements about a token's holder.
 type Claims struct {
 	Name   string // for the audit
 	Groups []string
@@ -165,7 +165,7 @@ func Loopback(addr net.Addr) bool {
 
 type contextKey struct{}
 
-// From is who asked, in a handler behind Require.
+// From returns the caller, in a handler behind Require.
 func From(ctx context.Context) Identity {
 	id, _ := ctx.Value(contextKey{}).(Identity)
 	return id
@@ -237,7 +237,7 @@ var errNobody = errors.New("this needs a credential: Authorization: Bearer TOKEN
 // errNoneKnown is for a server without credentials that others than this machine reach.
 var errNoneKnown = fmt.Errorf("%w; this one knows none: start it with --tokens FILE, or with --listen on loopback", errNobody)
 
-// identify is who sent a request. A credential that is shown decides, also where none is needed.
+// identify finds the sender of a request. A credential that is shown decides, also where none is needed.
 func (g *Guard) identify(r *http.Request) (Identity, error) {
 	if g.cfg.Peer != nil {
 		if id, ok, err := g.cfg.Peer(r); err != nil {

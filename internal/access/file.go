@@ -39,7 +39,7 @@ type credential struct {
 // credentials are the whole file.
 type credentials []credential
 
-// quoted is what the parser tells of a file's values: one that is out of place may be a token.
+// quoted matches the parser's quotes of a file's values: one that is out of place may be a token.
 var quoted = regexp.MustCompile("`[^`]*`")
 
 // parse reads a file, and returns every mistake in it.

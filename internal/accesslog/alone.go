@@ -9,10 +9,10 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// firstLines is how many requests of a log are looked at, to notice that all seem to be of one client.
+// firstLines is the number of a log's requests that are looked at, to notice that all seem to be of one client.
 const firstLines = 250
 
-// unreadTold is how many names are told that no event has: a log whose lines are no events has many.
+// unreadTold bounds the names of fields that no event has: a log whose lines are no events has many.
 const unreadTold = 5
 
 // Unread returns what takes names of fields that a decoder does not read, and tells each once.

@@ -25,7 +25,7 @@ const (
 	Traefik Format = "traefik" // Traefik's own; the uid is the field ClientUsername
 )
 
-// fieldNames are what a request's line tells, as changes of a format name it.
+// fieldNames are the fields of a request's line, as changes of a format name them.
 var fieldNames = []string{"time", "uid", "ip", "api", "method", "path", "status", "bytes", "agent"}
 
 const attrName = "attrs."
@@ -214,8 +214,8 @@ func (r *reading) time() event.Micros {
 	return event.Micros(micros)
 }
 
-// answer is what became of the request. A proxy whose client left before the answer writes a status
-// such as 0 or -1. The app may have done what was asked for, so that counts as a failure.
+// answer returns the request's outcome. A proxy whose client left before the answer writes a status such as 0 or -1.
+// The app may have done what was asked for, so that counts as a failure.
 func (r *reading) answer() (string, []event.Attr) {
 	status := r.text("status")
 	var attrs []event.Attr

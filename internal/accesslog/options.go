@@ -7,7 +7,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
-// Lines says how lines are read: in which format, and which of several addresses is the client's.
+// Lines configures the reading of lines: the format, and the client's address among several.
 type Lines struct {
 	Format  Format
 	Proxies *httplimit.Proxies // nil: of several addresses the last one is the client's

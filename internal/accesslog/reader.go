@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Format is how a line is written.
+// Format is the form of a line.
 type Format string
 
 // The formats.
@@ -44,7 +44,7 @@ func ParseFormat(name string) (Format, error) {
 	return f, nil
 }
 
-// MaxLine is how many bytes a line may have.
+// MaxLine bounds a line's bytes.
 const MaxLine = 256 << 10
 
 // LineError is a line that is not an event. Reading may go on behind it.
@@ -53,7 +53,7 @@ type LineError struct {
 	Err  error
 }
 
-// Error says which line is wrong, and why.
+// Error describes the mistake and its line.
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
 // Unwrap returns Err.
@@ -100,10 +100,10 @@ func (r *Reader) Reset(in io.Reader) {
 // equal lines came before.
 func (r *Reader) NameLines(name func(end int64) string) { r.name = name }
 
-// Offset is how many bytes of the input lie in front of the next line.
+// Offset counts the bytes of the input in front of the next line.
 func (r *Reader) Offset() int64 { return r.offset }
 
-// Skipped is how many lines so far were not events.
+// Skipped counts the lines so far that were not events.
 func (r *Reader) Skipped() int { return r.skipped }
 
 // Suspects counts the events so far that look like a mistake of who wrote them.

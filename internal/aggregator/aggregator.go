@@ -168,8 +168,8 @@ func (a *Program) count(ctx context.Context, agg *aggregate.Aggregator) error {
 	return g.Wait()
 }
 
-// lastVerdicts is how long the publisher continues after the last verdict was issued. The next
-// owner's publisher reads the rest from the topic.
+// lastVerdicts is the time for which the publisher continues after the last verdict was issued. The next owner's
+// publisher reads the rest from the topic.
 const lastVerdicts = 200 * time.Millisecond
 
 func (a *Program) publisher(partitions int32) (*publish.Publisher, error) {

@@ -94,7 +94,7 @@ func emitTo(t *testing.T, brokers []string, topic string, events ...string) {
 	}
 }
 
-// goldenRig is what testdata/answers.txt is played against.
+// goldenRig plays testdata/answers.txt.
 type goldenRig struct {
 	t                 *testing.T
 	engine, publisher *program
@@ -156,7 +156,7 @@ func (g *goldenRig) ask(p *program, req *http.Request) string {
 	return strings.NewReplacer(p.Config.Advertise, "<advertised>", p.Metrics.Addr().String(), "<metrics>").Replace(answer)
 }
 
-// ofThisRun is what the machine and its pace decide: which keys are hot, what was logged. Options that were not given
+// ofThisRun replaces values that the machine and its pace decide: hot keys, log lines. Options that were not given
 // are those of the reference.
 var ofThisRun = []struct {
 	what *regexp.Regexp

@@ -81,7 +81,7 @@ func roleFor(command string) access.Role {
 	return access.Operator
 }
 
-// guard says who may use the API, or why it may not be served as configured.
+// guard restricts who may use the API, or explains why it may not be served as configured.
 func (a *Program) guard(agg *ask.Answers) (*access.Guard, error) {
 	cfg := a.Access
 	cfg.Logger, cfg.Addr = a.Log, a.HTTP.Addr()

@@ -84,7 +84,7 @@ func (f *fileState) note(why error) {
 	}
 }
 
-// wrong is what is wrong with the file; nil if it is good.
+// wrong returns the file's mistake; nil if it is good.
 func (f *fileState) wrong() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

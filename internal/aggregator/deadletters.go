@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// readWithin is how long a request's body may take to arrive: other requests wait meanwhile.
+	// readWithin bounds the arrival of a request's body: other requests wait meanwhile.
 	readWithin = 10 * time.Second
 
 	// auditWithin and sendWithin are how long Kafka may take for the audit, and then for the
@@ -28,8 +28,7 @@ const (
 	auditWithin = 5 * time.Second
 	sendWithin  = 12 * time.Second
 
-	// stopWithin is how long events that are in the audit may still take to be sent after the
-	// program was told to stop.
+	// stopWithin bounds the sending of events that are in the audit after the program was told to stop.
 	stopWithin = 5 * time.Second
 
 	maxResendBody = deadletter.MaxBytes + 64<<10
@@ -130,7 +129,7 @@ func resendQuery(q url.Values) (said aggregate.Resent, err error) {
 	return said, nil
 }
 
-// resendPlan is what to send, once all letters were checked.
+// resendPlan lists the events to send, once all letters were checked.
 type resendPlan struct {
 	letters []*deadletter.Letter // that are sent
 	said    aggregate.Resent

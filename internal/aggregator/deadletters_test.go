@@ -31,7 +31,7 @@ func fixed(offset int, value string) string {
 	return fmt.Sprintf(`{"at":"2026-11-21T10:00:00Z","reason":"no-api","detail":"x","topic":"shop.events","partition":1,"offset":%d,"value":%q}`, offset, value)
 }
 
-// counts is what a uid has counted.
+// counts returns a uid's count.
 func (p *program) counts(uid string) int {
 	status, said := p.ask("", http.MethodGet, "/v1/explain?uid="+uid, "")
 	var answer struct{ Rules []struct{ Count int } }

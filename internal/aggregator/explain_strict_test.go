@@ -26,7 +26,7 @@ spec:
     - {name: trial, match: {api: sms}, limit: 1, per: 1h, strict: true, mode: shadow}
 `
 
-// explanation is what the test reads of an answer.
+// explanation holds the fields of an answer that the test reads.
 type explanation struct {
 	Strict *api.StrictState
 	Rules  []struct {

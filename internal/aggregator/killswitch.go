@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// switchesEvery is how often to look at the enforcers' kill switches.
+	// switchesEvery is the interval between looks at the enforcers' kill switches.
 	switchesEvery = 3 * time.Second
 	// switchesWithin bounds one look.
 	switchesWithin = 2 * time.Second

@@ -18,7 +18,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate"
 )
 
-// lookEvery is how often to check the rule file for a change.
+// lookEvery is the interval between looks at the rule file.
 const lookEvery = time.Second
 
 // replacing is for so many looks a file that is missing is taken to be replaced.

@@ -18,7 +18,7 @@ func limitText(limit int) string {
 	return strings.Replace(someRules, "limit: 1,", fmt.Sprintf("limit: %d,", limit), 1)
 }
 
-// whichRules is what of a version a test looks at.
+// whichRules holds the fields of a version that a test looks at.
 type whichRules struct {
 	Version, From      int64
 	By, Reason, Source string

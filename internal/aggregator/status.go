@@ -36,7 +36,7 @@ func (a *Program) reporter(agg *aggregate.Aggregator, file *fileState, ready fun
 	return r
 }
 
-// redisTrouble is what is wrong with Redis; nil if all is well, or there is none.
+// redisTrouble describes the failure of Redis; nil if all is well, or there is none.
 func (a *Program) redisTrouble() *api.Trouble {
 	if a.Redis == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
-// told is what a program answers to a question, as T.
+// told returns a program's answer to a question, as T.
 func told[T any](p *program, token, path string) (is T) {
 	p.t.Helper()
 	code, said := p.ask(token, http.MethodGet, path, "")

@@ -88,7 +88,7 @@ func (s strictLimits) use(version uint64, record []byte, set *rules.Set) {
 	s.Use(version, record, holds)
 }
 
-// explain says where a key stands.
+// explain adds the key's position in Redis.
 func (s strictLimits) explain(ctx context.Context, partition int32, key string, limits []*rules.Limit) ([]api.StrictStanding, api.StrictState) {
 	state := s.state(partition)
 	seen, err := s.looker.Look(ctx, partition, key, limits)
@@ -113,7 +113,7 @@ func (s strictLimits) explain(ctx context.Context, partition int32, key string, 
 	return out, state
 }
 
-// state says whether permits are granted for a partition, by its publisher.
+// state tells whether permits are granted for a partition, by its publisher.
 func (s strictLimits) state(partition int32) api.StrictState {
 	stats := s.Stats()
 	for i := range stats.Partitions {

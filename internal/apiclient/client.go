@@ -13,10 +13,10 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// Usual is where an aggregator listens, and is asked, when nothing says where.
+// Usual is an aggregator's address when none is given.
 const Usual = "127.0.0.1:8081"
 
-// Options say where an aggregator is, and with which credentials to ask it.
+// Options name an aggregator, and the credentials for it.
 type Options struct {
 	*ops.Options
 	addr, tokenFile, ca, cert, key string
@@ -33,7 +33,7 @@ func NewOptions(o *ops.Options) *Options {
 	return a
 }
 
-// AtOnce is how many requests a caller should have under way at most: so many connections are kept.
+// AtOnce is the greatest number of a caller's requests under way: so many connections are kept.
 const AtOnce = 4
 
 // hints name our options in what errors say.

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Tests are what runs a package's tests: a *testing.M.
+// Tests run a package's tests: a *testing.M.
 type Tests interface{ Run() int }
 
 // Complete runs a package's tests. They fail unless they had each answer of a document that is not

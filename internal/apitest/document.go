@@ -21,7 +21,7 @@ type Document struct {
 	seen    map[string]struct{} // METHOD /path STATUS
 }
 
-// Operation is what a path does with a method.
+// Operation is a path's method.
 type Operation struct {
 	Path, Method string
 	node         map[string]any

@@ -16,7 +16,7 @@ import (
 	apidocs "github.com/tallygate/tallygate/docs/api"
 )
 
-// base is where schemas believe to be, so that one refers to another by its file's name.
+// base is the supposed address of schemas, so that one refers to another by its file's name.
 const base = "file:///docs/api/"
 
 // Load reads a description as JSON has it.

@@ -11,7 +11,7 @@ import (
 	apidocs "github.com/tallygate/tallygate/docs/api"
 )
 
-// message is what a channel's records may be.
+// message describes a channel's records.
 type message struct {
 	name                  string
 	key, headers, payload *Schema // nil: anything

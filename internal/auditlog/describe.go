@@ -136,7 +136,7 @@ func resentText(raw []byte) (what, why string, ok bool) {
 // shownRecords is of how many partitions a table says which records were sent again.
 const shownRecords = 8
 
-// Who says who did it, and for whom: the former was authenticated, the latter is a claim.
+// Who names a person, and on whose behalf they acted: the former was authenticated, the latter is a claim.
 func (e *Entry) Who() string {
 	who := words.Cell(e.By, 128)
 	if e.For != "" {

@@ -86,7 +86,7 @@ func Parse(data []byte) (*Entry, error) {
 	return e, nil
 }
 
-// field is where a field's value is kept; nil of those that are read otherwise, or not known.
+// field returns a pointer to a field's value; nil of those that are read otherwise, or not known.
 func (e *Entry) field(name string) any {
 	switch name {
 	case "type":

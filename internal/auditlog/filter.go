@@ -8,7 +8,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Filter says which entries are wanted. The zero value wants all.
+// Filter selects entries. The zero value wants all.
 type Filter struct {
 	Types    []string    // of one of these types; none: of any
 	Key      []event.Dim // about keys with these dimensions; they may have others

@@ -129,7 +129,7 @@ func parseCursor(text string) (*Record, error) {
 	return &r, nil
 }
 
-// Health is how well the audit is followed.
+// Health describes the feed of the audit.
 type Health struct {
 	From    time.Time // since when it has everything; zero: it has nothing yet
 	Behind  int64     // records that are to be read yet

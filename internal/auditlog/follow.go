@@ -65,7 +65,7 @@ const (
 	followAgain  = time.Second
 	followSeldom = 15 * time.Second
 
-	// partitionsEvery is how often it looks whether the topic has more partitions.
+	// partitionsEvery is the interval between looks for more partitions of the topic.
 	partitionsEvery = time.Minute
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Older is what the topic has from before the entries in memory.
+// Older reads entries from before those in memory.
 type Older struct {
 	Found
 	Back time.Time // how far back it has read: everything from then on that is wanted is found, up to the limit
@@ -17,9 +17,9 @@ type Older struct {
 }
 
 const (
-	// firstWindow is how much time is read at first; then twice as much, and so on.
+	// firstWindow is the time that is read at first; then twice as much, and so on.
 	firstWindow = time.Hour
-	// farthest is how far back it reads without a bound.
+	// farthest bounds a read without a bound.
 	farthest = 400 * 24 * time.Hour
 )
 

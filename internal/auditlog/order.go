@@ -32,10 +32,10 @@ type ordered struct {
 }
 
 const (
-	// orderWithin is how much later than its time an entry arrives at most.
+	// orderWithin bounds an entry's delay behind its time.
 	orderWithin = event.Micros(Late / time.Microsecond)
 
-	// orderEntries is how many entries wait at most: in an attack there are thousands a second.
+	// orderEntries bounds the entries that wait: in an attack there are thousands a second.
 	orderEntries = 200_000
 )
 

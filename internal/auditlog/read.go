@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// Ahead is how much an instance's clock may be ahead of a broker's. Records are found by the brokers' time,
-	// and entries have their own.
+	// Ahead bounds an instance's clock ahead of a broker's. Records are found by the brokers' time, and entries have
+	// their own.
 	Ahead = time.Minute
-	// Late is how late an entry may arrive.
+	// Late bounds an entry's delay.
 	Late = 10 * time.Minute
 )
 

@@ -100,7 +100,7 @@ func (a *audit) show(ctx context.Context, k *kafkaconn.Kafka, topic string, stde
 	return nil
 }
 
-// tableRows is how many rows are aligned together: a table may have millions.
+// tableRows is the number of rows that are aligned together: a table may have millions.
 const tableRows = 1000
 
 func (a *audit) write(r *auditlog.Record) error {

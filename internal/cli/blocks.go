@@ -108,7 +108,7 @@ func (b *blocks) read(ctx context.Context, k *kafkaconn.Kafka, topic string, std
 	}
 }
 
-// maxShownBad is how many unreadable records are listed one by one.
+// maxShownBad bounds the unreadable records that are listed one by one.
 const maxShownBad = 20
 
 // take keeps a verdict that may be in force. One that had ended when reading began is dropped.
@@ -199,7 +199,7 @@ func actionText(v *verdict.Verdict) string { return words.Action(v) }
 
 func causeText(v *verdict.Verdict) string { return words.Cause(v) }
 
-// ruleCount is how many verdicts of a rule are in force.
+// ruleCount counts a rule's verdicts in force.
 type ruleCount struct {
 	Rule    string `json:"rule"`
 	Enforce int    `json:"enforce"`

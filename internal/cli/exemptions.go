@@ -15,7 +15,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// exemptionsLimit is how many exemptions the aggregator lists by default.
+// exemptionsLimit is the aggregator's default number of exemptions.
 const exemptionsLimit = 1000
 
 // exemptionList is `tallygate exempt --list`.
@@ -94,7 +94,7 @@ func (a *exemptionsAnswer) write(k *keyCommand) error {
 	return nil
 }
 
-// exemptedText is what an exemption names.
+// exemptedText names an exemption's key.
 func exemptedText(e *api.Exemption) string {
 	text := keytext.FormatMap(e.Key)
 	if e.In != "" {

@@ -81,7 +81,7 @@ func explain(ctx context.Context, c *call) error {
 	return a.write(c.stdout)
 }
 
-// explainedKeys is how many keys with more dimensions the aggregator explains by default.
+// explainedKeys is the aggregator's default number of keys with more dimensions.
 const explainedKeys = 20
 
 // write shows what was asked for, then the keys that contain it.
@@ -211,8 +211,7 @@ func standing(e *api.ExplainedRule) string {
 	return text
 }
 
-// writeStrict says what strict limits see, which is more than what is counted: permits that are under way
-// weigh, too.
+// writeStrict writes the level of strict limits, which is more than the count: permits that are under way weigh, too.
 func (a *explainAnswer) writeStrict(out io.Writer) {
 	if a.Strict == nil {
 		return
@@ -281,7 +280,7 @@ func resets(s *api.StrictStanding) string {
 	return clock(s.ResetsAt)
 }
 
-// permits says which are under way, and what becomes of them if nobody says how their actions ended.
+// permits describes those under way, and their fate if nobody says how their actions ended.
 func permits(s *api.StrictStanding) string {
 	if s.Permits == 0 {
 		return "-"

@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// shownVerdicts is how many verdicts, and how many keys, are listed: a user may have thousands of keys.
+// shownVerdicts bounds the verdicts, and the keys, that are listed: a user may have thousands of keys.
 const shownVerdicts = 20
 
 // sure asks before a command reaches keys that do not name one user: there may be very many.
@@ -32,7 +32,7 @@ func (k *keyCommand) sure(ctx context.Context, key []event.Dim) error {
 	return k.confirmed(ctx)
 }
 
-// stillDenied says which strict limits grant no permit after a command that ends verdicts. These limits have
+// stillDenied names the strict limits that grant no permit after a command that ends verdicts. These limits have
 // none, so whoever asked to let somebody in would take the command's answer for that.
 func (k *keyCommand) stillDenied(ctx context.Context, key []event.Dim) {
 	if k.body.Command != "unblock" && k.body.Command != "reset" {
@@ -75,7 +75,7 @@ func (k *keyCommand) endsExemption() bool {
 	return k.body.Command == "exempt" && err == nil && d == 0
 }
 
-// write says what the command has changed; that it has changed nothing is an error.
+// write reports the command's effect; to have none is an error.
 func (k *keyCommand) write(r *api.Commanded) error {
 	key := keytext.FormatMap(k.body.Key)
 	if !k.did(r) {
@@ -151,7 +151,7 @@ func (k *keyCommand) writeReset(r *api.Commanded) {
 	}
 }
 
-// writeExemptions says what exempts the key.
+// writeExemptions lists the key's exemptions.
 func (k *keyCommand) writeExemptions(r *api.Commanded, still string) {
 	for i := range r.Exemptions {
 		e := &r.Exemptions[i]

@@ -88,7 +88,7 @@ func cell(text string, most int) string { return words.Cell(text, most) }
 
 func orDash(text string) string { return words.OrDash(text) }
 
-// nothingSince says what was not found, and how to look further back.
+// nothingSince reports that nothing was found, and how to look further back.
 func nothingSince(what string, from time.Time) string {
 	return fmt.Sprintf("no %s since %s; --from 30d looks further back", what, from.Format(time.RFC3339))
 }

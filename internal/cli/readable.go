@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// shownRate is how many events a second are worth a word.
+// shownRate is the least rate of events a second that is worth a word.
 const shownRate = 0.05
 
 // rate is events per second: with a digit behind the point where there are few.
@@ -29,8 +29,8 @@ func share(of float64) string {
 	return fmt.Sprintf("%.1f%%", 100*of)
 }
 
-// left says how long it is until a moment, such as " (in 2h 5m)"; nothing of a moment that is over, or
-// that is more than a hundred years ahead.
+// left writes the time until a moment, such as " (in 2h 5m)"; nothing of a moment that is over, or that is more than
+// a hundred years ahead.
 func left(until event.Micros) string {
 	span := time.Until(until.Time()).Round(time.Second)
 	if until == event.NoTime || span <= 0 || span > 100*365*24*time.Hour {
@@ -43,7 +43,7 @@ func clock(m event.Micros) string { return words.Clock(m) }
 
 func spanText(span time.Duration) string { return words.Span(span) }
 
-// exemptText says what exempts a key; list is empty where an older aggregator does not tell.
+// exemptText lists a key's exemptions; list is empty where an older aggregator does not tell.
 func exemptText(list []api.Exemption) string {
 	if len(list) == 0 {
 		return "exempt"

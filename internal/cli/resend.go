@@ -20,7 +20,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// sendTimeout is how long Kafka may take to acknowledge an event.
+// sendTimeout bounds Kafka's acknowledgement of an event.
 const sendTimeout = 30 * time.Second
 
 // resend is one run of `tallygate dead-letters --send`.

@@ -20,7 +20,7 @@ const (
 	// batchBytes is the size of a request with more than one letter.
 	batchBytes = 256 << 10
 
-	// busyTimeout is how long an aggregator may be busy with another request of this kind.
+	// busyTimeout bounds the wait for an aggregator that is busy with another request of this kind.
 	busyTimeout = time.Minute
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/internal/testrun"
 )
 
-// hostile is what a client, a member or a server may call itself.
+// hostile is a name that a client, a member or a server may give itself.
 const hostile = "\x1b]0;x\a\u009b31m\u202e\r"
 
 func draws(text string) bool {

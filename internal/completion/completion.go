@@ -64,8 +64,7 @@ var Choices = map[string][]string{
 
 var words = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
-// value is what an option takes: words with | between them, or one of the constants above; "" for a
-// switch.
+// value names an option's values: words with | between them, or one of the constants above; "" for a switch.
 func value(o ops.Described) string {
 	switch {
 	case o.Takes == "":
@@ -78,7 +77,7 @@ func value(o ops.Described) string {
 	return place(o.Takes)
 }
 
-// argument is what a program's arguments are; "" if it takes none.
+// argument names a program's arguments; "" if it takes none.
 func argument(p Program) string {
 	if p.Args == "" || words.MatchString(p.Args) {
 		return p.Args

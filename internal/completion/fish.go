@@ -46,7 +46,7 @@ func fishRows(b *strings.Builder, begin string, p Program) {
 	}
 }
 
-// fishKind is what offers a kind of value; files is what offers files.
+// fishKind returns the command that offers a kind of value; files offers files.
 func fishKind(kind, files string) string {
 	switch kind {
 	case aFile:

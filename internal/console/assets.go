@@ -69,7 +69,7 @@ func (a *assets) warm() {
 	}
 }
 
-// address is where a file is served.
+// address returns a file's path on the server.
 func (a *assets) address(name string) (string, error) {
 	if at, ok := a.addresses[name]; ok {
 		return at, nil

@@ -15,7 +15,7 @@ func blockedExport() page {
 	return page{name: "blocked-export", path: "/blocked/export.csv", title: "Export of who is blocked", under: "blocked", least: access.Operator, raw: exportBlocked}
 }
 
-// exportRows is how many rows are taken at once: the list is not locked in between.
+// exportRows bounds the rows that are taken at once: the list is not locked in between.
 const exportRows = 10_000
 
 // exportBlocked writes the rows of a filter as CSV, unmasked. It is in the audit before the first row is sent.

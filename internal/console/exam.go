@@ -29,7 +29,7 @@ type exam struct {
 // Running reports whether more results will come.
 func (e *exam) Running() bool { return !e.Began.IsZero() && e.Ended.IsZero() }
 
-// Count is how many results have a status.
+// Count counts the results with a status.
 func (e *exam) Count(status string) (n int) {
 	for i := range e.Results {
 		if string(e.Results[i].Status) == status {

@@ -148,7 +148,7 @@ func ago(t, now time.Time) template.HTML {
 	return timeTag(t, span(age)+" ago")
 }
 
-// left is how long until a moment.
+// left shows the time until a moment.
 func left(t, now time.Time) template.HTML {
 	if t.IsZero() {
 		return dash

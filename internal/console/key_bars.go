@@ -15,7 +15,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// standing is where a key stands under one limit.
+// standing is a key's position under one limit.
 type standing struct {
 	Rule     cell
 	Bar      template.HTML
@@ -145,7 +145,7 @@ func strictText(s *api.StrictStanding) string {
 	return text
 }
 
-// strictState says whether permits are granted; "" if they are.
+// strictState explains why no permits are granted; "" if they are.
 func strictState(s *api.StrictState) string {
 	switch {
 	case s == nil || s.Grants && s.Error == "":

@@ -28,7 +28,7 @@ const (
 	maxCheckBytes = 1 << 20 // of an answer
 )
 
-// checked is what one enforcer answers now.
+// checked is one enforcer's present answer.
 type checked struct {
 	Name, Kind string
 	Answer     string // in words

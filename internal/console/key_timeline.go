@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// timeline is what happened to a key.
+// timeline lists a key's history.
 type timeline struct {
 	Source source
 	Chart  template.HTML
@@ -23,7 +23,7 @@ type timeline struct {
 	list   []*auditlog.Record
 }
 
-// timelineEntries is how many entries a key's page shows.
+// timelineEntries bounds the entries on a key's page.
 const timelineEntries = 100
 
 // timeline finds what concerns a key, and the changes that concern the rules that count it.
@@ -75,7 +75,7 @@ func (t *timeline) draw(e *eyes, now time.Time) {
 	t.Chart = line.Draw()
 }
 
-// endOf is when a block ended, or will: another verdict of its key and rule may have ended or moved it.
+// endOf returns the end of a block, past or to come: another verdict of its key and rule may have ended or moved it.
 func (t *timeline) endOf(r *auditlog.Record) time.Time {
 	end := r.Verdict.Until
 	for _, other := range t.list {
@@ -141,7 +141,7 @@ func (e *eyes) whyAt(t *timeline, at event.Micros) string {
 	return strings.Join(parts, " ")
 }
 
-// auditSource says how far back the audit is known, and how stale that is.
+// auditSource describes how far back the audit is known, and its staleness.
 func (k *Keys) auditSource(now time.Time) source {
 	h := k.audit.Health()
 	switch {

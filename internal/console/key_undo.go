@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// undoFor is how long a command can be undone with a button.
+// undoFor is the time for which a command can be undone with a button.
 const undoFor = 10 * time.Minute
 
 // undoOffer is a button that undoes a command that was just given.
@@ -89,7 +89,7 @@ func (t *timeline) stillBlocked(key []event.Dim, id string) bool {
 	return false
 }
 
-// clearedWithin is how long after its command a verdict is cleared at most: the clear has its own time.
+// clearedWithin bounds the time from a command to its verdict's clear: the clear has its own time.
 const clearedWithin = 30 * event.Second
 
 // undoUnblock blocks the key again, until the latest of what was ended would have ended by itself.

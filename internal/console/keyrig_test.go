@@ -306,7 +306,7 @@ func (a answer) shows(t testing.TB, parts ...string) {
 	}
 }
 
-// mainOf is what a page says, without its tags.
+// mainOf returns a page's text, without its tags.
 func mainOf(text string) string {
 	if _, main, ok := strings.Cut(text, "<main"); ok {
 		text = main

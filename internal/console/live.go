@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
-// livePath is where a page's parts are pushed.
+// livePath returns the path at which a page's parts are pushed.
 func livePath(path string) string { return "/live" + path }
 
 const (

@@ -23,7 +23,7 @@ func blockedPage() page {
 	}
 }
 
-// blockedView is what the page shows.
+// blockedView is the data of the page Blocked.
 type blockedView struct {
 	Source  source
 	Query   url.Values // without after
@@ -67,7 +67,7 @@ func (k *Keys) blocklistSource() source {
 // staleAfter is longer than the time between two heartbeats.
 const staleAfter = 5 * time.Second
 
-// blockedPageSize is how many rows a page has.
+// blockedPageSize is the number of rows of a page.
 const blockedPageSize = 100
 
 // blockedQuery reads the parameters; key is what is searched for.
@@ -193,7 +193,7 @@ func barOf(v *verdict.Verdict) chart.Bar {
 // decimal is a count for a drawing.
 func decimal(d event.Decimal) float64 { return float64(d) / float64(event.One) }
 
-// ruleRows is how many rules are counted on the page, those with the most verdicts.
+// ruleRows bounds the rules that are counted on the page, those with the most verdicts.
 const ruleRows = 50
 
 // ruleTable counts verdicts by rule; each row leads to those of the rule.

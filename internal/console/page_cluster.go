@@ -24,7 +24,7 @@ func clusterPage() page {
 	}
 }
 
-// cluster is what the page shows.
+// cluster is the data of the page Cluster.
 type cluster struct {
 	Trouble    *health.Link // the aggregators' link, when nobody says how the group is
 	Read       time.Time

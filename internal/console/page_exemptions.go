@@ -28,7 +28,7 @@ type exemptionsView struct {
 	Table   table
 }
 
-// exemptionsAtMost is how many are asked for.
+// exemptionsAtMost bounds the list.
 const exemptionsAtMost = "5000"
 
 // endsSoon is from when on an exemption is said to end soon.
@@ -122,7 +122,7 @@ func (e *eyes) exemptionActs(x *api.Exemption, key []event.Dim) []cell {
 	return []cell{{Text: "Extend …", Link: withQuery(e.path(key)+"/exempt", q)}, {Text: "End …", Link: withQuery(e.path(key)+"/end-exemption", q)}}
 }
 
-// exemptedCell is what an exemption names. A network may be a user's.
+// exemptedCell shows an exemption's key. A network may be a user's.
 func (e *eyes) exemptedCell(x *api.Exemption, key []event.Dim) cell {
 	c := cell{Text: e.text(key), Head: true, Code: true}
 	if len(key) > 0 {

@@ -72,7 +72,7 @@ func showKey(r *request) (result, error) {
 	return done, nil
 }
 
-// keyView is what the page of a key shows.
+// keyView is the data of a key's page.
 type keyView struct {
 	Text    string
 	Open    bool

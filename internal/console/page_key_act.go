@@ -111,7 +111,7 @@ func loadKeyAct(r *request) (any, error) {
 	return v, nil
 }
 
-// preview says what the action would do, by where the key stands now, and names the rules that it may be about.
+// preview predicts the action's effect, by the key's position now, and names the rules that it may be about.
 func (act *keyAct) preview(e *eyes, a *explained) (lines, names []string) {
 	list := a.inForce()
 	keys := map[string]bool{}
@@ -259,7 +259,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return d.Duration(), err
 }
 
-// did says what the command has changed.
+// did describes the command's effect.
 func (act *keyAct) did(e *eyes, b *api.Command, key []event.Dim, did *api.Commanded, now time.Time) string {
 	text, ended := e.text(key), len(did.Verdicts)
 	id := fmt.Sprintf(" (command %s)", did.ID)

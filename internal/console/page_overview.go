@@ -22,7 +22,7 @@ func overviewPage() page {
 	}
 }
 
-// overview is what the page shows.
+// overview is the data of the overview.
 type overview struct {
 	Worst     health.Level
 	Line      string // the state of all, in a sentence

@@ -21,7 +21,7 @@ func qualityPage() page {
 	}
 }
 
-// qualityData is what the page about events shows.
+// qualityData is the data of the page about events.
 type qualityData struct {
 	Watch       *rulewatch.State
 	Results     table
@@ -97,7 +97,7 @@ func rateCell(v float64, span time.Duration) cell {
 	return cell{Text: rate(v)}
 }
 
-// shownRated is how many rows such a table has.
+// shownRated bounds the rows of such a table.
 const shownRated = 50
 
 func ratedTable(id, title, about string, rated []rulestats.Rated, span time.Duration) troubleData {

@@ -26,7 +26,7 @@ func rulePage() page {
 	}
 }
 
-// ruleData is what the page of a rule shows.
+// ruleData is the data of a rule's page.
 type ruleData struct {
 	Name, Mode, Key, Then string
 	Rule                  *rules.Rule
@@ -87,7 +87,7 @@ type countsData struct {
 	What             *whatIf
 }
 
-// whatIf is how many keys another number would be exceeded by.
+// whatIf counts the keys above another number.
 type whatIf struct {
 	At          string
 	More, Fewer int
@@ -144,7 +144,7 @@ func toFloat(text string) float64 {
 	return f
 }
 
-// whatIfAt says how many keys more or fewer would be above another number than are above the limit.
+// whatIfAt compares the keys above another number with those above the limit.
 func whatIfAt(text string, limit float64, buckets []chart.Bucket) *whatIf {
 	at, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", "."), 64)
 	if err != nil || at < 0 || math.IsInf(at, 0) || math.IsNaN(at) {
@@ -158,7 +158,7 @@ func whatIfAt(text string, limit float64, buckets []chart.Bucket) *whatIf {
 	return w
 }
 
-// above is how many keys have a count of at least a number. Within a bucket they are taken to lie evenly.
+// above counts the keys with a count of at least a number. Within a bucket they are taken to lie evenly.
 func above(at float64, buckets []chart.Bucket) (keys int, about bool) {
 	sum := 0.0
 	for _, b := range buckets {
@@ -173,7 +173,7 @@ func above(at float64, buckets []chart.Bucket) (keys int, about bool) {
 	return int(math.Round(sum)), about
 }
 
-// shownChanges is how many of a rule's changes its page shows.
+// shownChanges bounds a rule's changes on its page.
 const shownChanges = 20
 
 // Shown are the latest changes.

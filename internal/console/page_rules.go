@@ -26,7 +26,7 @@ func rulesPage() page {
 // rulesPerPage are few enough that a page is small on the wire.
 const rulesPerPage = 100
 
-// rulesQuery is which rules are shown, in which order.
+// rulesQuery selects and orders rules.
 type rulesQuery struct {
 	Text, Mode, Only, Sort string
 	Down                   bool
@@ -68,7 +68,7 @@ type ruleRow struct {
 	Recent     bool
 }
 
-// rulesData is what the list shows.
+// rulesData is the data of the list.
 type rulesData struct {
 	Version *rulewatch.Opened
 	Watch   *rulewatch.State

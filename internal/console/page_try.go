@@ -49,7 +49,7 @@ tests:
       - {at: 11s, uid: u1, api: search.query, verdict: block}
 `
 
-// tryData is what the page for those who try a change shows.
+// tryData is the data of the page Try a change.
 type tryData struct {
 	Running     *rulewatch.Opened
 	Text, Tests string
@@ -84,7 +84,7 @@ func loadTry(r *request) (any, error) {
 	return d, nil
 }
 
-// tryData has what was typed, if anything.
+// tryData reads the form, if it was sent.
 func (r *request) tryData() (*tryData, error) {
 	running, err := r.running()
 	if err != nil {
@@ -118,7 +118,7 @@ func tryCheck(r *request) (any, error) {
 	return d, r.check(d)
 }
 
-// check says what is wrong with the text, and of a valid one what it would mean.
+// check explains the mistakes of the text, and of a valid one its effect.
 func (r *request) check(d *tryData) error {
 	result, set, err := r.server.rules.bench.Check(r.ctx(), d.Text, d.Running.Rules)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *request) replay(ctx context.Context, d *tryData, progress func(workbenc
 	return err
 }
 
-// stallWithin is how long a reader may take for what a replay says: then it has left.
+// stallWithin is the time after which a reader who takes nothing of a replay has left.
 const stallWithin = 10 * time.Second
 
 // replayLive is tryReplay for a script: server-sent events progress, then result, a part of the page, or trouble.

@@ -27,10 +27,10 @@ func backPage() page {
 		actions: map[string]action{"back": {least: access.Admin, do: rollBack}}}
 }
 
-// versionsPerPage is how many versions the list asks for at once.
+// versionsPerPage bounds the versions that the list asks for at once.
 const versionsPerPage = 50
 
-// versionsData is what the list of versions shows.
+// versionsData is the data of the list of versions.
 type versionsData struct {
 	api.RuleVersions
 	Running int64
@@ -83,7 +83,7 @@ func versionNumber(name, text string) (int64, error) {
 	return n, nil
 }
 
-// diffData is what two versions differ by.
+// diffData is the difference of two versions.
 type diffData struct {
 	From, To       *rulewatch.Opened
 	Lines          []diff.Line
@@ -136,7 +136,7 @@ func (r *request) diffOf(from, to int64, sides bool) (*diffData, error) {
 	return d, nil
 }
 
-// backData is what a roll back would do.
+// backData is the preview of a roll back.
 type backData struct {
 	*diffData
 	Version int64 // the one whose text is to run again

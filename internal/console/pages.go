@@ -56,8 +56,8 @@ type page struct {
 	parts []string
 	every time.Duration // between two renderings of parts; 0 is whenever the chain's state changes, about once a second
 
-	// actions are what forms of the page do, by the value of their field "action" ({{action "NAME"}}). A
-	// field by which the form names what it is about is a field of the form, never a path with a user's id.
+	// actions serve the forms of the page, by the value of their field "action" ({{action "NAME"}}). A field by which
+	// the form names what it is about is a field of the form, never a path with a user's id.
 	actions map[string]action
 	// extra are static files beside app.js and app.css: .js and .css.
 	extra []string
@@ -65,7 +65,7 @@ type page struct {
 	raw func(*request, http.ResponseWriter) error
 }
 
-// action is what a form does.
+// action serves a form.
 type action struct {
 	least access.Role
 	// do returns what to say afterwards, on the page that it names. After an error the page is shown again
@@ -78,7 +78,7 @@ type action struct {
 	raw func(*request, http.ResponseWriter)
 }
 
-// result is what a form has done.
+// result is the result of a form.
 type result struct {
 	Text string // for people, a sentence: "42 is exempt until 14:03 UTC."
 	To   string // the page that says so; "" is the form's own
@@ -106,7 +106,7 @@ type request struct {
 	server *server
 }
 
-// data is what the page shows to who asks.
+// data loads a page for its reader.
 func (r *request) data(p *page) (any, error) {
 	if !r.Who.Guest {
 		return p.load(r)

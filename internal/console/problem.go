@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/api"
 )
 
-// Problem is what a page shows instead of itself, or above a form: what went wrong, where, and what to do.
+// Problem is shown instead of a page, or above a form: the trouble, its place, and the remedy.
 type Problem struct {
 	Status int    // of HTTP; 0 is 500
 	Title  string // "No such rule"

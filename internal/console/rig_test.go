@@ -21,7 +21,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
-// noon is when tests look at pages.
+// noon is the time of tests' pages.
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 // aggregator is one of which tests know the tokens: each is the name of its role. Without needsToken everybody

@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// ruleSide is what the pages about rules and data share.
+// ruleSide serves the pages about rules and data.
 type ruleSide struct {
 	watch   *rulewatch.Watch
 	bench   *workbench.Bench

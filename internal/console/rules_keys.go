@@ -39,7 +39,7 @@ func (r *request) inForce() map[string]inForce {
 	return out
 }
 
-// fares is how a rule fares, with what the blocklist has of it.
+// fares sums a rule's numbers, with those of the blocklist.
 func fares(w *rulewatch.State, name string, now map[string]inForce) rulestats.Rule {
 	f := w.Rule(name)
 	if now == nil {

@@ -42,7 +42,7 @@ type group struct {
 	loads    int // versions that no member has loaded yet
 }
 
-// ruleNoon is when tests look at the pages.
+// ruleNoon is the time of tests' pages.
 var ruleNoon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const manyAPIs = "search.query"
@@ -166,7 +166,7 @@ type site struct {
 	now    time.Time
 }
 
-// events are what a replay in tests reads: searches of a few users in a minute.
+// pastEvents makes events for a replay in tests: searches of a few users in a minute.
 func pastEvents(n int) func(context.Context, time.Time) (replay.Source, error) {
 	return func(context.Context, time.Time) (replay.Source, error) { return &past{n: n}, nil }
 }
@@ -268,7 +268,7 @@ func (s *site) lacks(page string, texts ...string) {
 	}
 }
 
-// inside is what a page has below its head.
+// inside returns a page's text below its head.
 func inside(page string) string {
 	if _, main, ok := strings.Cut(page, "<main"); ok {
 		return main

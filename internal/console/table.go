@@ -26,7 +26,7 @@ type row struct {
 	Cells []cell
 }
 
-// cell is what stands in a table. Link makes a link of the text; Note is small, behind it.
+// cell is a table's cell. Link makes a link of the text; Note is small, behind it.
 type cell struct {
 	Text string
 	HTML template.HTML // instead of Text: of the functions of templates only
@@ -37,7 +37,7 @@ type cell struct {
 	Tag  string // a pill instead of plain text: ok, warn, bad, unknown, or plain
 }
 
-// empty is what is shown where there is nothing: why, and what would make something appear.
+// empty explains an empty table: why, and what would make something appear.
 type empty struct{ Title, Text, Link, LinkText string }
 
 func textCell(text string) cell { return cell{Text: orDash(text)} }

@@ -22,7 +22,7 @@ const (
 	sessionPage = "session" // that of the pages of package session
 )
 
-// view is what templates get. Data is what the page's load returned.
+// view is a template's input. Data is what the page's load returned.
 type view struct {
 	Name    string // of the page
 	Title   string

@@ -110,7 +110,7 @@ func (p *permits) server(t *testing.T, change ...func(*admit.Config)) *rig {
 	return newRig(t, func(c *decision.Config) { c.Admit, c.MaxWait = a, 3*time.Second }).blocks()
 }
 
-// permit is what a client sees of /v1/admit.
+// permit is a client's view of an answer of /v1/admit.
 type permit struct {
 	Admitted, Limited bool
 	Permit, ID, Token string
@@ -153,7 +153,7 @@ func (r *rig) admit(body string) permit {
 	return decode[permit](r.t, resp)
 }
 
-// ended is what a client sees of /v1/cancel and /v1/done.
+// ended is a client's view of an answer of /v1/cancel and /v1/done.
 type ended struct{ Ended, Emitted, Elsewhere bool }
 
 func (r *rig) end(path, token string) ended {

@@ -28,7 +28,7 @@ func (p proxied) AdmitRequest(ctx context.Context, r enforce.Request) (enforce.A
 	return permit.Admission(), nil
 }
 
-// forProxies is what proxies' requests are asked for; nil: nothing.
+// forProxies returns the admitter of proxies' requests; nil: none.
 func (s *Server) forProxies() enforce.Admitter {
 	if s.cfg.Admit == nil || !s.cfg.AdmitProxies {
 		return nil
@@ -36,7 +36,7 @@ func (s *Server) forProxies() enforce.Admitter {
 	return proxied{s}
 }
 
-// newTook is how long requests for permits took.
+// newTook makes a histogram of the durations of requests for permits.
 func newTook() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "tallygate_admit_seconds", Help: "Seconds that a request for a permit took, with its wait in line.",

@@ -73,7 +73,7 @@ func (h *health) Check(_ context.Context, req *grpc_health_v1.HealthCheckRequest
 	return &grpc_health_v1.HealthCheckResponse{Status: now}, nil
 }
 
-// watchEvery is how often a Watch checks for changes.
+// watchEvery is the interval at which a Watch checks for changes.
 const watchEvery = 250 * time.Millisecond
 
 // Watch implements the health service.

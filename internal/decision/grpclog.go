@@ -54,5 +54,5 @@ func (*grpcLog) fatal(text string) {
 	os.Exit(1)
 }
 
-// V says whether what only the developers of gRPC need is wanted.
+// V refuses lines that only the developers of gRPC need.
 func (*grpcLog) V(int) bool { return false }

@@ -97,7 +97,7 @@ func decode[T any](t *testing.T, resp *http.Response) (v T) {
 	return v
 }
 
-// answer is what a client sees of a check.
+// answer is a client's view of an answer to a check.
 type answer struct {
 	Allowed    bool              `json:"allowed"`
 	Action     string            `json:"action"`

@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// quota is what someone has left under one limit.
+// quota is a caller's remainder under one limit.
 type quota struct {
 	Rule   string        `json:"rule"` // its public name
 	Limit  event.Decimal `json:"limit"`
@@ -25,7 +25,7 @@ type quota struct {
 	Resets event.Micros  `json:"resets"`           // when the window ends, or nothing of the count is left
 }
 
-// Left is what is left for a request.
+// Left returns the remainders for a request.
 func (s *Server) Left(api string, dims []event.Dim) []enforce.Left {
 	return s.cfg.Table.Left(api, dims)
 }

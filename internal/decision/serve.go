@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// drainWithin is how long current calls may take after the server was told to stop.
+// drainWithin bounds current calls after the server was told to stop.
 const drainWithin = 10 * time.Second
 
 // ServeGRPC answers on l until ctx ends, then lets current calls finish, for ten seconds.

@@ -39,16 +39,16 @@ type Config struct {
 	// Answers configures responses to denied requests of proxies. The zero value is ready to use.
 	Answers enforce.Answers
 
-	// MaxStaleness is how far behind the blocklist may be before Table is stale: what Table was
-	// made with. 0 is that of enforce.Config. The server is ready either way.
+	// MaxStaleness is that of Table: its greatest delay behind the blocklist before it is stale. 0 is that of
+	// enforce.Config. The server is ready either way.
 	MaxStaleness time.Duration
 
 	// MaxWait is the longest time that a check of POST /v1/check waits for its turn if it is
 	// throttled, whatever it asks for; 0: none waits. It is at most 10 s: so long checks may take
 	// when the program is told to stop.
 	MaxWait time.Duration
-	// MaxWaiting is how many checks may wait at once; 0 is 1,000. MaxWaitingPerKey is how many of
-	// them may wait for one key and rule; 0 is 100.
+	// MaxWaiting bounds the checks that wait at once; 0 is 1,000. MaxWaitingPerKey is how many of them may wait for
+	// one key and rule; 0 is 100.
 	MaxWaiting, MaxWaitingPerKey int
 
 	// Refused returns why the blocklist in Redis cannot be followed, such as another number of

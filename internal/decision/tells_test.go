@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// said is what the events say since the last call.
+// said lists the events since the last call.
 func (n *noted) said() (all []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// waits is what a check that may wait is answered.
+// waits is the answer to a check that may wait.
 type waits struct {
 	Allowed    bool      `json:"allowed"`
 	Waited     int64     `json:"waited"`

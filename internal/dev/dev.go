@@ -21,7 +21,7 @@ import (
 //go:embed rules.yaml
 var sampleRules []byte
 
-// sampleName is what mistakes and logs call the sample rules, which are in no file.
+// sampleName names the sample rules, which are in no file, in mistakes and logs.
 const sampleName = "the sample rules"
 
 const usage = `

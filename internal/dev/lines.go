@@ -58,7 +58,7 @@ func (s *screen) write(one any) {
 	_, _ = s.out.Write(append(text, '\n')) // who reads it has gone
 }
 
-// started says where everything is.
+// started prints all addresses.
 func (s *screen) started(st *stack) {
 	if s.json {
 		s.write(startedLine{lineOf("started"), st.addresses(), append([]string{}, st.embedded...), st.rules.Name, st.traffic.String()})

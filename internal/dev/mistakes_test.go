@@ -253,7 +253,7 @@ var inEvents = []mistake{
 	}},
 }
 
-// asked is what a middleware logs behind many requests.
+// asked returns a middleware's log behind many requests.
 func asked(options httplimit.Options, dress func(*http.Request)) func(*mistaken) func() string {
 	return func(w *mistaken) func() string {
 		table, err := enforce.NewTable(enforce.Config{})

@@ -32,7 +32,7 @@ const (
 	asksForNames = 3 // in vain, before events are told of without them
 )
 
-// notes are what came and did nothing.
+// notes count events that came and did nothing.
 type notes struct {
 	unmatched func(context.Context) []api.UnmatchedEvents // nil: nobody knows what they say
 	asked     int                                         // in vain, for the names of what is to be told
@@ -100,7 +100,7 @@ func (n *notes) lines(ctx context.Context, registry *prometheus.Registry) (lines
 	return lines
 }
 
-// names says what the events say that no rule counts, and whether all of them lack a uid.
+// names lists the APIs and outcomes of events that no rule counts, and tells whether all of them lack a uid.
 func (n *notes) names(ctx context.Context) (text string, noUID bool) {
 	if n.unmatched == nil {
 		return "", false

@@ -18,7 +18,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/admit"
 )
 
-// addresses say where everything is: the first line of --json, and the ready file.
+// addresses are the first line of --json, and the ready file.
 type addresses struct {
 	Console    string `json:"console"` // a URL
 	Kafka      string `json:"kafka"`   // HOST:PORT,…

@@ -94,7 +94,7 @@ func (r *rush) customer(ctx context.Context, uid string) bool {
 	return true
 }
 
-// admission is what matters of an answer.
+// admission holds the fields of an answer that matter.
 type admission struct {
 	Admitted bool            `json:"admitted"`
 	Limited  bool            `json:"limited"`

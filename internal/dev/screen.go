@@ -115,7 +115,7 @@ func (s *screen) show(v *verdict.Verdict) {
 	}
 }
 
-// plain is what needs no quotes in a shell.
+// plain matches texts that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._:@-]+$`)
 
 // tryIt prints how to see the block from outside, if one line can.
@@ -183,7 +183,7 @@ func (s *screen) summaries(ctx context.Context) error {
 	}
 }
 
-// summary is what happened since the last one.
+// summary counts since the last one.
 type summary struct {
 	Events    float64 `json:"events"` // all so far that were counted
 	PerSecond float64 `json:"events_per_second"`

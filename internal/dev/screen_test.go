@@ -22,7 +22,7 @@ func verdictOf(uid string, seq int64, since, until event.Micros) verdict.Verdict
 		APIs: []string{"a.*"}, Count: 4 * event.One, Limit: 3 * event.One, Since: since, Until: until, Seq: seq}
 }
 
-// told is what a summary says now.
+// told returns a summary's present text.
 func told(s *screen) string {
 	y := s.summary(now())
 	return y.String()

@@ -31,7 +31,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 )
 
-// stack is what dev has opened.
+// stack holds all that dev has opened.
 type stack struct {
 	*settings
 	kafka    *kafkaconn.Kafka
@@ -48,7 +48,7 @@ const (
 	embeddedRedis = "Redis"
 )
 
-// partitions is how many topics get.
+// partitions is the number of each topic's partitions.
 const partitions = 4
 
 // ownKafka reports whether Kafka is embedded.

@@ -25,7 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Config says where a Stack listens. The zero value is ready to use: free ports.
+// Config names a Stack's addresses. The zero value is ready to use: free ports.
 type Config struct {
 	KafkaPort int // on 127.0.0.1; 0 is a free one
 	RedisPort int // on 127.0.0.1; 0 is a free one

@@ -19,8 +19,8 @@ const (
 	logAppendTime = 0x08
 )
 
-// uncompressed is how large batches may be that stay uncompressed once they are stamped: compressing
-// takes more memory than all else here. The broker refuses a batch that is too large as it is.
+// uncompressed bounds the batches that stay uncompressed once they are stamped: compressing takes more memory than
+// all else here. The broker refuses a batch that is too large as it is.
 const uncompressed = 64 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -49,8 +49,7 @@ func transactionalGrant(n topics.Names) grant {
 	return grant{sarama.AclResourceTransactionalID, n.Group + "-", true, []sarama.AclOperation{write}}
 }
 
-// scratchGrant is what the test of fencing needs, in addition to the aggregator's transactional
-// ids.
+// scratchGrant is the right for the test of fencing, in addition to the aggregator's transactional ids.
 func scratchGrant(n topics.Names) grant {
 	return grant{sarama.AclResourceTopic, n.Group + ".doctor-", true, []sarama.AclOperation{create, remove, read, write}}
 }
@@ -80,7 +79,7 @@ func replayGrants(n topics.Names) []grant {
 	return []grant{{sarama.AclResourceTopic, n.Events, false, []sarama.AclOperation{read}}}
 }
 
-// notifyGrants are what tallygate notify needs: the audit, and a group for each of its receivers.
+// notifyGrants are the rights of tallygate notify: the audit, and a group for each of its receivers.
 func notifyGrants(n topics.Names) []grant {
 	return []grant{
 		{sarama.AclResourceTopic, n.Audit, false, []sarama.AclOperation{read}},
@@ -115,8 +114,8 @@ func (g grant) command(bootstrap, principal string) string {
 	return b.String()
 }
 
-// toolAddress is what Kafka's own tools are given: where the brokers are and, if these ask for TLS or a password,
-// the file that says how an administrator gets in. Without it the tools wait until they give up.
+// toolAddress returns the arguments of Kafka's own tools: the brokers and, if these ask for TLS or a password, the
+// file with an administrator's credentials. Without it the tools wait until they give up.
 func toolAddress(k *kafkaconn.Kafka) string {
 	brokers := strings.Join(k.Brokers, ",")
 	if k.Secured() {

@@ -57,8 +57,8 @@ func (e *examination) checkStrictClocks(ctx context.Context) outcome {
 	return found(ok("strict-clocks", "strict limits count by Redis' clock"))
 }
 
-// takeoverTime is how long a takeover may take after the session timeout: the group rebalances, and
-// new owners read some million keys.
+// takeoverTime bounds a takeover after the session timeout: the group rebalances, and new owners read some million
+// keys.
 const takeoverTime = 10 * time.Second
 
 // checkStaleness compares --max-staleness with the outage that the failure of one aggregator

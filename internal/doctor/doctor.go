@@ -27,7 +27,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Config says what to examine.
+// Config names the servers to examine.
 type Config struct {
 	Kafka        *kafkaconn.Kafka      // required
 	Redis        redis.UniversalClient // nil: skipped; the caller closes it
@@ -84,7 +84,7 @@ type examination struct {
 	clocks  []health.Offset
 }
 
-// kafkaSide is what is known of Kafka, and the checks that need no more.
+// kafkaSide holds the findings about Kafka, and the checks that need no more.
 type kafkaSide struct {
 	cfg    Config
 	names  topics.Names

@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// latestRecords is how many records of the event topic are looked at, over all partitions.
+// latestRecords bounds the records of the event topic that are looked at, over all partitions.
 const latestRecords = 1000
 
 // checkEvents looks at the latest events: whether their producers send them to the right partitions, and whether
@@ -37,7 +37,7 @@ func (e *kafkaSide) checkEvents(ctx context.Context) outcome {
 	return found(worst(s.judge(topic, e.cfg.Rules))...)
 }
 
-// sample is what the latest events are like.
+// sample sums the latest events.
 type sample struct {
 	partitions int32
 	set        *rules.Set     // nil: none
@@ -128,7 +128,7 @@ func (s *sample) event(e *event.Event, broker event.Micros) {
 	}
 }
 
-// judge says what is wrong with the events, if anything.
+// judge finds the mistakes of the events, if any.
 func (s *sample) judge(topic, file string) (results []Result) {
 	of := fmt.Sprintf("of the latest %s", words.Plural(s.events, "event"))
 	if s.misplaced > 0 {

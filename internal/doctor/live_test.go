@@ -331,7 +331,7 @@ func TestAUserOfRedisWithFewRights(t *testing.T) {
 	wants(t, run(), "redis-version", OK)
 }
 
-// Publishers say how many shards there are; one who was told another number sees a part of it.
+// Publishers write the number of shards; one who was told another number sees a part of it.
 func TestABlocklistOfAnotherNumberOfShards(t *testing.T) {
 	cfg := install(t)
 	cfg.Redis.HSet(t.Context(), "{"+cfg.Prefix+":0}:verdicts", "\x00epoch", 1, "\x00n", 1, "\x00stamp", "x", "\x00beat", time.Now().UnixMilli(), "\x00shards", 2)

@@ -41,7 +41,7 @@ var feedCommands = [][]any{
 	{"hmget", hashKey, "f"}, {"hscan", hashKey, "0"}, {"xread", "count", "1", "streams", streamKey, "0-0"},
 }
 
-// doctorCommands are what this command uses in addition, as ACL rules name them.
+// doctorCommands are this command's own, in addition, as ACL rules name them.
 var doctorCommands = []string{"ping", "hlen", "info", "config|get", "acl|whoami", "acl|dryrun"}
 
 // clusterCommands are the commands of any client of a Cluster.

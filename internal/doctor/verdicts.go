@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// mostOwn is how many records of owners may stand behind what Redis has reached until their partition counts as
+// mostOwn bounds the records of owners that may stand behind the offset in Redis until their partition counts as
 // behind: publishers pass them with the next heartbeat.
 const mostOwn = 10_000
 

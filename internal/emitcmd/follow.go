@@ -37,7 +37,7 @@ type follower struct {
 	refused  string // a path that may not be read, as told
 }
 
-// grace is how many looks in a row a file has to be silent, after it lost its name, before reading goes
+// grace is the number of looks in a row at which a file has to be silent, after it lost its name, before reading goes
 // on in the next one: servers write into the old one until they reopen their log.
 const grace = 4
 

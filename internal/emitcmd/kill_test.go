@@ -239,7 +239,7 @@ func everything(t *testing.T, kafka []string) (all []event.Event) {
 	return all
 }
 
-// counted is how many requests of all users were counted.
+// counted sums the counted requests of all users.
 func counted(t *testing.T, api string, users map[string]int) (sum int) {
 	t.Helper()
 	for user := range users {

@@ -63,7 +63,7 @@ func (l *logged) follow() {
 	l.check(l.store())
 }
 
-// store is what the state file would have.
+// store keeps the place in the model, in place of a state file.
 func (l *logged) store() error {
 	if at, ok := l.f.place(l.taken); ok {
 		l.at, l.stored, l.when = at, l.taken, time.Now()

@@ -37,7 +37,7 @@ func (r rank) newer(old rank) bool {
 
 const maxIndex = 4 // digits; more are a date
 
-// suffix is what log rotation appends to a name, or puts in front of its extension.
+// suffix matches the part that log rotation appends to a name, or puts in front of its extension.
 var suffix = regexp.MustCompile(`^[._-]?(old|[0-9][0-9TZ:._-]*)$`)
 
 // rankOf returns the rank of a file beside the followed one; ok is false if it is another log.

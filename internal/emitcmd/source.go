@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// headBytes is how many of its first bytes tell a file from others. A log's begin with a time, so that
-// the first lines of two logs differ.
+// headBytes is the number of a file's first bytes that tell it from others. A log's begin with a time, so that the
+// first lines of two logs differ.
 const headBytes = 1 << 10
 
-// place is where reading goes on: an offset in a file, which is known by more than its name. The name
+// place is the position at which reading goes on: an offset in a file, which is known by more than its name. The name
 // changes when a log is rotated, the inode when it is copied or packed, and its first bytes never.
 type place struct {
 	Device uint64 `json:"device"`

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// state is how far a followed file was sent, as it stands in the state file. What it says is in Kafka,
-// and perhaps more: that is sent again after a kill, at the same positions, and counts once.
+// state is the progress of a followed file, as it stands in the state file. What it says is in Kafka, and perhaps
+// more: that is sent again after a kill, at the same positions, and counts once.
 type state struct {
 	Version  int    `json:"version"`
 	File     string `json:"file"`
@@ -130,8 +130,8 @@ func newState(file, topic string) *state {
 	return &state{Version: stateVersion, File: file, Topic: topic, Instance: hex.EncodeToString(instance[:])}
 }
 
-// defaultState is where the state of a file is: in the folder that systemd gives a service, or the
-// user's, or, for root, the machine's.
+// defaultState returns the path of a file's state: in the folder that systemd gives a service, or the user's, or, for
+// root, the machine's.
 func defaultState(getenv func(string) string, uid int, file, topic string) (string, error) {
 	folder := getenv("STATE_DIRECTORY")
 	if xdg, home := getenv("XDG_STATE_HOME"), getenv("HOME"); folder == "" {

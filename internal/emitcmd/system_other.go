@@ -13,5 +13,5 @@ func lockFile(*os.File) error {
 	return errors.New("files are followed on Linux and macOS only: run the command there, in a container or in WSL, or without --follow")
 }
 
-// identity is what a file keeps when it is renamed: nothing that is known here.
+// identity returns the numbers that a file keeps when it is renamed: none that are known here.
 func identity(os.FileInfo) (device, inode uint64) { return 0, 0 }

@@ -17,7 +17,7 @@ func lockFile(f *os.File) error {
 	return err
 }
 
-// identity is what a file keeps when it is renamed.
+// identity returns the numbers that a file keeps when it is renamed.
 func identity(info os.FileInfo) (device, inode uint64) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return unsigned(st.Dev), unsigned(st.Ino)

@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// answersOf is what the program makes of an answers file.
+// answersOf reads an answers file with the program.
 func answersOf(t *testing.T, text string) (enforce.Answers, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "answers.yaml")

@@ -34,7 +34,7 @@ that don't link the enforcer themselves and for proxies, whether someone may do 
 // have owners again.
 const defaultMaxStaleness = 30 * time.Second
 
-// DefaultMaxWait is how long a throttled check may wait unless it is set.
+// DefaultMaxWait bounds a throttled check's wait unless it is set.
 const DefaultMaxWait = 5 * time.Second
 
 // Command is cmd/enforcer: it returns the exit status. It has no client of Kafka: where events are to be emitted,

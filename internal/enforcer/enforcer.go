@@ -57,8 +57,8 @@ type Program struct {
 
 	Hangup <-chan os.Signal // SIGHUPs, which change nothing; nil: none are delivered
 
-	// DrainDelay is how long the program continues to answer after it was told to stop, while it
-	// reports that it is not ready; 0 is not at all. Then current requests may finish.
+	// DrainDelay is the time for which the program continues to answer after it was told to stop, while it reports
+	// that it is not ready; 0 is not at all. Then current requests may finish.
 	DrainDelay time.Duration
 
 	draining atomic.Bool
@@ -193,7 +193,7 @@ func (e *Program) refused() error {
 	return e.RedisAccess.Ready()
 }
 
-// guard says who may list the blocklist: without credentials, every caller on loopback.
+// guard restricts who may list the blocklist: without credentials, every caller on loopback may.
 func (e *Program) guard() (*access.Guard, error) {
 	cfg := e.Access
 	cfg.Logger, cfg.Addr = e.Log, e.HTTP.Addr()

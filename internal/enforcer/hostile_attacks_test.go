@@ -173,7 +173,7 @@ func attackHTTP2(ctx context.Context, r *rand.Rand, at target) {
 	}
 }
 
-// headerBlock is what begins a request, with one more header.
+// headerBlock begins a request, with one more header.
 func headerBlock(grpc bool, name, value string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)

@@ -16,7 +16,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce"
 )
 
-// Presence is how the program announces itself in Redis.
+// Presence announces the program in Redis.
 type Presence struct {
 	Name string // "" is the host and the process
 	URL  string // where its HTTP API is; "": nobody is told

@@ -246,7 +246,7 @@ func (e *Engine) find(key string, v *verdict.Verdict) *Held {
 	return h
 }
 
-// Explain says where a key stands under every limit, as rules.Set.Explain does.
+// Explain describes a key's position under every limit, as rules.Set.Explain does.
 func (e *Engine) Explain(dims []event.Dim, api string, now event.Micros) []rules.Explanation {
 	key := event.AppendKey(nil, dims)
 	state, err := e.shard.State(key)

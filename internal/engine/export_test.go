@@ -2,7 +2,7 @@ package engine
 
 import "github.com/tallygate/tallygate/pipeline/aggregate/shard"
 
-// Shard is what counts.
+// Shard returns the engine's shard.
 func (e *Engine) Shard() *shard.Shard { return e.shard }
 
 // Keep gets the states that the shard writes.

@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// levelsAtOnce is how many levels are published before the next look at how many wait.
+// levelsAtOnce is the number of levels that are published between two looks at the number that waits.
 const levelsAtOnce = 1000
 
 // tell publishes at once what owners publish now and then: levels, and what keys have left.

@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// Kafka is how to reach Kafka: the same for every client library. One that has nothing but Brokers
+// Kafka describes the connection to Kafka: the same for every client library. One that has nothing but Brokers
 // connects in plain text.
 type Kafka struct {
 	Brokers []string

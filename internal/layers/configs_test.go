@@ -42,7 +42,7 @@ func TestConfigFilesOfThePagesAreUnderstood(t *testing.T) {
 	}
 }
 
-// withConfig is what a program says of a config file.
+// withConfig returns a program's errors about a config file.
 func withConfig(t *testing.T, command, path string) string {
 	t.Helper()
 	none := testrun.NoEnv

@@ -114,12 +114,14 @@ func (l *logCalls) lookAt(info *types.Info, files []*ast.File) {
 	}
 }
 
-// begins is where the message of a call is among its arguments, and behind it the keys and values; -1: there is no message.
+// begins is the index of a call's message among its arguments, and behind it the keys and values; -1: there is no
+// message.
 var begins = map[string]int{
 	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "Log": 2, "LogAttrs": 2, "With": -1,
 }
 
-// leavesNotes is how a shard, which knows no log, has its owner write a line: a level, the message, and keys and values.
+// leavesNotes is the function by which a shard, which knows no log, has its owner write a line: a level, the message,
+// and keys and values.
 const leavesNotes = "(*" + module + "/pipeline/aggregate/shard.base).note"
 
 func (l *logCalls) look(info *types.Info, call *ast.CallExpr) {
@@ -163,7 +165,7 @@ func (l *logCalls) look(info *types.Info, call *ast.CallExpr) {
 	}
 }
 
-// literal is what is written of a list: []any{…}, or the first argument of an append to one.
+// literal returns the written elements of a list: []any{…}, or the first argument of an append to one.
 func literal(list ast.Expr) []ast.Expr {
 	if call, ok := list.(*ast.CallExpr); ok && len(call.Args) > 0 {
 		list = call.Args[0]

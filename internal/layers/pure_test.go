@@ -85,7 +85,7 @@ func f() { go f() }`)
 	}
 }
 
-// impurities says what a source file does that a pure one must not.
+// impurities lists a source file's breaches of purity.
 func impurities(t *testing.T, name string, src any) []string {
 	t.Helper()
 	set := token.NewFileSet()

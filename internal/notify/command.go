@@ -111,7 +111,7 @@ func (c *command) open(listen string) (err error) {
 	return err
 }
 
-// check says what the file does.
+// check describes a valid file.
 func (c *command) check(out io.Writer) error {
 	is, err := c.Load()
 	if err != nil {

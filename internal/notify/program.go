@@ -73,7 +73,7 @@ type receiver struct {
 	ended  chan struct{}
 }
 
-// reloadEvery is how often the file is looked at.
+// reloadEvery is the interval between looks at the file.
 const reloadEvery = 2 * time.Second
 
 // Load reads the file, and refuses what this program cannot watch.
@@ -254,7 +254,7 @@ func (p *Program) followBlocks(ctx context.Context) error {
 	return ops.IgnoreCanceled(ctx, feed.Run(ctx, &p.blocks))
 }
 
-// lookWithin is how long one look may take.
+// lookWithin bounds one look.
 const lookWithin = 8 * time.Second
 
 // watch looks for states, and shows them to all receivers.
@@ -325,7 +325,7 @@ func (p *Program) ready() error {
 	return nil
 }
 
-// wrong is what is wrong although the program is ready.
+// wrong returns the trouble of a program that is ready.
 func (p *Program) wrong() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -132,8 +132,8 @@ func (f *follower) Setup(s sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-// places is where the session's partitions are read on. A group that has never been there begins at the end of
-// the topic, and says so at once, so that nothing that comes now is lost.
+// places finds the offsets at which the session's partitions are read on. A group that has never been there begins at
+// the end of the topic, and says so at once, so that nothing that comes now is lost.
 func (f *follower) places(s sarama.ConsumerGroupSession) (map[int32]group.Place, error) {
 	all, err := f.client.Partitions(f.topic)
 	if err != nil {

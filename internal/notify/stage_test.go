@@ -78,7 +78,7 @@ func (b *inbox) titles() string {
 	return strings.Join(all, "; ")
 }
 
-// notes is how many notes there are in all messages.
+// notes counts the notes in all messages.
 func (b *inbox) notes() (n int) {
 	for _, m := range b.messages() {
 		n += m.Count

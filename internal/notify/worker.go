@@ -69,7 +69,8 @@ type sending struct {
 	result chan error // nil: it is there
 }
 
-// told is which states a receiver was told last, and when. It outlives the worker when the file changes.
+// told remembers the states that a receiver was told last, and the times. It outlives the worker when the file
+// changes.
 type told struct {
 	at     map[string]time.Time
 	state  map[string]note.Note
@@ -81,8 +82,8 @@ func newTold() *told {
 }
 
 const (
-	// aloneAfter is how long a program without a session waits before it tells of states all the same: that
-	// Kafka is gone is what people want to know.
+	// aloneAfter is the time after which a program without a session tells of states all the same: that Kafka is gone
+	// is what people want to know.
 	aloneAfter = 20 * time.Second
 
 	commitEvery = 2 * time.Second

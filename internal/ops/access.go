@@ -16,7 +16,7 @@ import (
 // Waiting does not fix it; other files do.
 type Refusal struct{ Err error }
 
-// Error says what was refused.
+// Error describes the refusal.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
 // Unwrap returns Err.
@@ -47,9 +47,8 @@ func isRemoteAlert(err error) bool {
 	return ok && op.Op == "remote error"
 }
 
-// Access is whether a server admits this program. The zero value says that it does. Note is called
-// with every attempt. While the last one was refused, Run retries by itself, because the caller may
-// not try again.
+// Access tells whether a server admits this program. The zero value says that it does. Note is called with every
+// attempt. While the last one was refused, Run retries by itself, because the caller may not try again.
 type Access struct {
 	mu    sync.Mutex
 	since time.Time // of the first refusal since the last success; zero: there is none

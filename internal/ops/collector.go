@@ -44,7 +44,7 @@ func PaceCollector(ctx context.Context, state func() int64) {
 	}
 }
 
-// inUse is what the last collection has found in use, in bytes.
+// inUse returns the bytes in use at the last collection.
 func inUse() int64 {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)

@@ -1,5 +1,5 @@
-// Package ops is what the commands have in common: options from flags, environment and a
-// file, connections, logs, health, metrics and a graceful stop.
+// Package ops serves the commands: options from flags, environment and a file, connections, logs, health, metrics and
+// a graceful stop.
 package ops
 
 import (
@@ -147,7 +147,7 @@ func (o *Options) parseMixed(args []string) error {
 // Args are the arguments that are no options.
 func (o *Options) Args() []string { return o.args }
 
-// NArg is how many Args there are.
+// NArg counts the Args.
 func (o *Options) NArg() int { return len(o.args) }
 
 // Arg is the i-th of Args, "" when there are fewer.

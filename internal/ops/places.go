@@ -141,7 +141,7 @@ func (c *placed) CloseWrite() error {
 	return nil
 }
 
-// waits says whether the connection waits for a request, or for the rest of its header.
+// waits marks a connection that waits for a request, or for the rest of its header.
 func (c *placed) waits(does bool) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -174,7 +174,7 @@ func tellPlaces(s *http.Server) {
 	}
 }
 
-// clientOf is who is at an address: an IPv4 address, or a network of /64, of which one client has all
+// clientOf identifies the client at an address: an IPv4 address, or a network of /64, of which one client has all
 // addresses. It is not valid for one of a Unix socket.
 func clientOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)

@@ -31,7 +31,7 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Exit says what went wrong, and returns the exit status for it.
+// Exit reports an error, and returns the exit status for it.
 func Exit(stderr io.Writer, command string, err error) int {
 	if err == nil || errors.Is(err, ErrHelp) {
 		return ExitOK

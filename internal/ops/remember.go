@@ -10,11 +10,11 @@ import (
 	"github.com/tallygate/tallygate/api"
 )
 
-// maxRemembered is how many different warnings and errors a log remembers, for GET /v1/status.
+// maxRemembered bounds the different warnings and errors that a log remembers, for GET /v1/status.
 const maxRemembered = 50
 
-// memory is what a log remembers: its latest warnings and errors, also those that --log-level leaves out.
-// Of a line it keeps the message and why, and no other attribute.
+// memory keeps a log's latest warnings and errors, also those that --log-level leaves out. Of a line it keeps the
+// message and why, and no other attribute.
 type memory struct {
 	mu    sync.Mutex
 	lines map[remembered]*api.LoggedError

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// ClientFiles are what a client of an HTTP server goes by; "" is none.
+// ClientFiles name the credentials of a client of an HTTP server; "" is none.
 type ClientFiles struct {
 	CA        string    // PEM certificates to trust instead of the system's
 	Cert, Key string    // our certificate, for mutual TLS: both or none

@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
-// drainWithin is how long requests under way may take once the process was told to stop.
+// drainWithin bounds requests under way once the process was told to stop.
 const drainWithin = 10 * time.Second
 
 // Serve answers on l until ctx ends, then lets current requests finish, for ten seconds. tune

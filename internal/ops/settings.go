@@ -18,7 +18,7 @@ const (
 	fromDefault     = "default"
 )
 
-// masked is what is shown of a secret.
+// masked replaces a secret.
 const masked = "•••"
 
 // settings remembers where options' values are from, and which secrets are in use. Secrets are read again while

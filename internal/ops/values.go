@@ -21,7 +21,7 @@ var (
 	badSyntax = regexp.MustCompile(`^bad flag syntax: (.+)$`)
 )
 
-// told says what package flag has found as people write options, and what an option takes.
+// told rewrites an error of package flag: with options as people write them, and their values.
 func (o *Options) told(err error) error {
 	text := err.Error()
 	if m := badValue.FindStringSubmatch(text); m != nil {
@@ -52,7 +52,7 @@ func withHelp(err error) error {
 	return fmt.Errorf("%w; --help lists the options", err)
 }
 
-// wants is what an option takes; err, unless package flag's types read the value.
+// wants describes an option's values; err, unless package flag's types read the value.
 func (o *Options) wants(name, value string, err error) error {
 	f := o.Lookup(name)
 	if f == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 )
 
-// Usual is where programs that cannot do without Redis look for it when nothing says where it is.
+// Usual is the address of Redis for programs that cannot do without it, when none is given.
 const Usual = "127.0.0.1:6379"
 
 // LogTo sends what the Redis library says by itself to log: otherwise it writes to standard error,
@@ -63,7 +63,7 @@ func NewOptions(o *ops.Options, def ...string) *Options {
 // Given reports whether there is a Redis to connect to.
 func (r *Options) Given() bool { return len(*r.addrs) > 0 }
 
-// Addresses is where Redis is.
+// Addresses returns Redis' addresses.
 func (r *Options) Addresses() []string { return slices.Clone(*r.addrs) }
 
 // Build makes the client; it connects when it is first used.

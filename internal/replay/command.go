@@ -186,7 +186,7 @@ type player struct {
 	line   []byte
 }
 
-// maxBad is how many malformed events are listed one by one.
+// maxBad bounds the malformed events that are listed one by one.
 const maxBad = 20
 
 // play returns at the end of the source, or when ctx ends.

@@ -32,10 +32,10 @@ func Compare(now, old *rules.Set) *Comparison {
 	return c
 }
 
-// Events is how many events were counted so far.
+// Events counts the events so far.
 func (c *Comparison) Events() int { return c.now.tally.Events }
 
-// Bad is how many malformed events there were so far.
+// Bad counts the malformed events so far.
 func (c *Comparison) Bad() int { return c.now.tally.Bad }
 
 // Bytes is about how much memory the keys of both sets take.
@@ -88,7 +88,7 @@ func (c *Comparison) apply(rec *Record) error {
 	return nil
 }
 
-// Result is what a Comparison has found. In JSON it is the last line of --json.
+// Result is the result of a Comparison. In JSON it is the last line of --json.
 type Result struct {
 	*Tally
 	Seconds     float64 `json:"seconds"`

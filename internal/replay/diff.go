@@ -135,7 +135,7 @@ func topDiffs(all []KeyDiff) []KeyDiff {
 	return all[:min(len(all), topKeys)]
 }
 
-// only says which of two runs alone has a limit; "" for both.
+// only names the run that alone has a limit; "" for both.
 func only(now, old *run, rule string) string {
 	isNew, isOld := now.has(rule), old.has(rule)
 	switch {

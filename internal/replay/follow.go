@@ -122,7 +122,7 @@ func (f *following) Next(ctx context.Context) (partition int32, rec *kafkalog.Re
 // Total is not known.
 func (f *following) Total() int64 { return 0 }
 
-// Done is how many records have come.
+// Done counts the records so far.
 func (f *following) Done() int64 { return f.done.Load() }
 
 // Close ends the readers.

@@ -23,8 +23,8 @@ type Record struct {
 	Cause  verdict.Cause
 }
 
-// Source is what is replayed. Next returns io.EOF at the end, and a *BadRecord for a malformed
-// event: then call it again.
+// Source yields the records of a replay. Next returns io.EOF at the end, and a *BadRecord for a malformed event: then
+// call it again.
 type Source interface {
 	Next(ctx context.Context) (*Record, error)
 	Where() string                   // where the last event is: FILE:LINE, or TOPIC/PARTITION@OFFSET
@@ -39,7 +39,7 @@ type BadRecord struct {
 	Err   error
 }
 
-// Error says what is wrong, and where.
+// Error describes the mistake and its place.
 func (e *BadRecord) Error() string { return fmt.Sprintf("%s: %v", e.Where, e.Err) }
 
 // Unwrap returns Err.

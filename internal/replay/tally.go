@@ -55,7 +55,7 @@ type RuleTally struct {
 	hours map[event.Micros]int
 }
 
-// HourTally is how many verdicts were issued in one hour.
+// HourTally counts the verdicts issued in one hour.
 type HourTally struct {
 	Hour     event.Micros `json:"hour"`
 	Verdicts int          `json:"verdicts"`
@@ -72,7 +72,7 @@ type KeyTally struct {
 	out int // events that were covered or denied: what a key is listed for
 }
 
-// topKeys is how many keys a Tally lists.
+// topKeys bounds the keys of a Tally.
 const topKeys = 10
 
 // run replays with one rule set.

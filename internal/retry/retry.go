@@ -23,8 +23,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// After is how long to wait after so many failures in a row: least after the first, then twice as
-// long each time, but not longer than most.
+// After returns the wait after so many failures in a row: least after the first, then twice as long each time, but
+// not longer than most.
 func After(failures int, least, most time.Duration) time.Duration {
 	for d := least; ; d *= 2 {
 		if failures--; failures <= 0 || d >= most {
@@ -37,8 +37,7 @@ func After(failures int, least, most time.Duration) time.Duration {
 // together.
 func Spread(d time.Duration) time.Duration { return d/2 + rand.N(d-d/2) }
 
-// Backoff is what to wait between attempts of one kind, one after another. Min and Max are
-// required.
+// Backoff returns the waits between attempts of one kind, one after another. Min and Max are required.
 type Backoff struct {
 	Min, Max time.Duration // as least and most of After
 	Spread   bool          // draw the pauses, where many may fail together
@@ -60,7 +59,7 @@ func (b *Backoff) Next() time.Duration {
 // first.
 func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Next()) }
 
-// Failures is how many there were in a row.
+// Failures counts those in a row.
 func (b *Backoff) Failures() int { return b.failures }
 
 // Reset notes a success.

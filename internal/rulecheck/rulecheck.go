@@ -1,4 +1,4 @@
-// Package rulecheck says what is wrong with a rule file, for `tallygate check`, and for those who write rules in the
+// Package rulecheck finds the mistakes of a rule file, for `tallygate check`, and for those who write rules in the
 // console.
 package rulecheck
 
@@ -71,7 +71,7 @@ func wholeFile(path, message, hint string) []*rules.Error {
 	return []*rules.Error{{File: path, Line: 1, Column: 1, Message: message, Hint: hint}}
 }
 
-// hintsOf says what depends on programs that the rule file does not know of.
+// hintsOf lists remarks that depend on programs that the rule file does not know of.
 func hintsOf(set *rules.Set) (hints []string) {
 	var limited, more []string
 	for _, r := range set.Strict() {
@@ -102,7 +102,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// limitsOf is how many limits a set has.
+// limitsOf counts a set's limits.
 func limitsOf(set *rules.Set) (n int) {
 	for _, r := range set.All() {
 		n += len(r.Limits)

@@ -130,7 +130,7 @@ func (f *File) readRuleFiles(fields *document.Object) {
 	f.doc.Fail(fields.At("rule_files"), "for example rule_files: [rules.yaml], relative to this file", "rule_files is missing: name the rules to test")
 }
 
-// defaultStart is when a test without a start begins: a Monday.
+// defaultStart begins a test without a start: a Monday.
 const defaultStart = "2026-01-05T00:00:00Z"
 
 // test reads one test. names has the names of earlier tests, with their lines.

@@ -26,7 +26,7 @@ type emitted []event.Event
 
 func (e *emitted) Emit(ev event.Event) bool { *e = append(*e, ev); return true }
 
-// statusOf is what a handler answers whose action ends as a story says. Passwords that are wrong are 401.
+// statusOf returns a handler's status for an action that ends as a story says. Passwords that are wrong are 401.
 func statusOf(e *event.Event) int {
 	switch e.Outcome {
 	case event.OutcomeFailure:
@@ -77,7 +77,7 @@ func readLog() *accesslog.Reader {
 	return lines.Reader(strings.NewReader(""))
 }
 
-// logLine is how a server logs a story's request. One without an address is its own proxy's.
+// logLine writes a story's request as a server logs it. One without an address is its own proxy's.
 func logLine(e *event.Event) string {
 	client, user := "198.18.0.1", e.UID
 	if e.IP.IsValid() {

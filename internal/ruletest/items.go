@@ -170,7 +170,7 @@ func (r *reader) times() (n int, every event.Micros) {
 	return n, every
 }
 
-// wants is what an expectation may say: the actions, a notice, or none of them.
+// wants are the verdicts of an expectation: the actions, a notice, or none of them.
 var wants = slices.Concat([]string{"none"}, verdict.ActionNames(), []string{"warn"})
 
 // expect reads one item of expect.

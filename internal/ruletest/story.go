@@ -36,7 +36,7 @@ func dims(e *event.Event) []event.Dim {
 	return out
 }
 
-// maxStory is how many verdict changes a failure shows: the latest ones.
+// maxStory bounds the verdict changes of a failure: the latest ones.
 const maxStory = 8
 
 // story lists the verdict changes on the keys of an expectation, and their counts.

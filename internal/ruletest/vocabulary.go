@@ -36,7 +36,7 @@ func (s *Suite) verifyEvents() {
 	}
 }
 
-// place is where a mismatch stands.
+// place finds the node of a mismatch.
 func (e *Event) place(m rules.Mismatch) *yaml.Node {
 	if m.What == rules.MismatchAPI {
 		return e.item.At("api")

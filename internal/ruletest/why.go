@@ -76,7 +76,7 @@ type look struct {
 	keys   map[string]became // of the current event, by the keys' texts
 }
 
-// became is what became of an event on a key.
+// became is an event's fate on a key.
 type became struct{ repeat, unknown, late bool }
 
 func newLook(set *rules.Set, p *play) *look {

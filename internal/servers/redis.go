@@ -120,7 +120,7 @@ type RedisSentinel struct {
 	Sentinels        []*RedisProc
 }
 
-// Master is what Sentinels call the primary that they watch.
+// Master is the Sentinels' name of the primary that they watch.
 const Master = "tallygate"
 
 // StartRedisSentinel starts them, and returns when the replica is in step and all Sentinels know it

@@ -1,6 +1,6 @@
-// Package testrun is what the tests of many packages share: waiting for a condition, running
-// something until the test ends, a log that is read while it is written, and seeds. It imports the
-// standard library alone, so that every package's tests can use it.
+// Package testrun serves the tests of many packages: waiting for a condition, running something until the test ends,
+// a log that is read while it is written, and seeds. It imports the standard library alone, so that every package's
+// tests can use it.
 package testrun
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// patience is what a slow machine may need, with real servers beside the test.
+// patience bounds the wait of a slow machine, with real servers beside the test.
 const patience = 3 * time.Minute
 
 // Eventually waits until ok. A condition that is not met in three minutes ends the test.

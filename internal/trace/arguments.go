@@ -74,7 +74,7 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// filter is which events are shown: those that have all of the fields.
+// filter selects events: those that have all of the fields.
 type filter []field
 
 type field struct{ name, value string }

@@ -45,7 +45,7 @@ func (a *asked) count(ctx context.Context, _ *replay.Record, at event.Micros, to
 	return nil, nil
 }
 
-// fill says where a limit stands, and where the event would bring it.
+// fill sets a limit's count, and the one that the event would bring.
 func (a *asked) fill(t *target, i int, x *rules.Explanation, at event.Micros) {
 	lt, hit := &t.to.Limits[i], &t.why.Hits[i]
 	lt.explained(x, t.why.Rule, t.why.Key)

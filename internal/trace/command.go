@@ -194,7 +194,7 @@ func (o *options) each(ctx context.Context, src replay.Source, t *tracer, w *wri
 	return nil
 }
 
-// blame says what is wrong with an event, and where unless it is the one on the command line.
+// blame adds to an error of an event its place, unless it is the one on the command line.
 func (o *options) blame(err error) error {
 	if bad, ok := errors.AsType[*replay.BadRecord](err); ok && o.event != "" {
 		return fmt.Errorf("the event is malformed: %w", bad.Err)

@@ -19,7 +19,7 @@ type replayed struct {
 	keys    map[string]stepped // of the current event, by the keys' texts
 }
 
-// stepped is what became of the event on one key.
+// stepped is the effect of the event on one key.
 type stepped struct {
 	repeat, unknown bool
 	late            int
@@ -58,7 +58,7 @@ func (r *replayed) count(_ context.Context, rec *replay.Record, at event.Micros,
 	return slices.Clone(r.outcome.Changes), nil
 }
 
-// explain says where a key stands at the event's time, or at its latest event's if that is later.
+// explain describes a key's position at the event's time, or at its latest event's if that is later.
 func (r *replayed) explain(key []byte, at event.Micros) []rules.Explanation {
 	dims := dimsOf(key)
 	list := r.engine.Explain(dims, "", at)

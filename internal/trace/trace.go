@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// traced is what rules do with one event.
+// traced holds the reactions of rules to one event.
 type traced struct {
 	Event    json.RawMessage   `json:"event"`
 	Where    string            `json:"where,omitempty"`      // FILE:LINE, or TOPIC/PARTITION@OFFSET
@@ -26,7 +26,7 @@ type traced struct {
 	Verdicts []verdict.Verdict `json:"verdicts,omitempty"`   // that it issues, moves or ends; not with --live
 }
 
-// ruleTrace is what a rule does with the event.
+// ruleTrace is a rule's reaction to the event.
 type ruleTrace struct {
 	Rule   string            `json:"rule"`
 	Does   string            `json:"does"`            // passes, counts, takes_back, resets, tells
@@ -41,7 +41,7 @@ type ruleTrace struct {
 	key string
 }
 
-// limitTrace is what becomes of a count.
+// limitTrace is the effect on a count.
 type limitTrace struct {
 	Limit     string           `json:"name"` // rule, or rule/limit
 	Amount    event.Decimal    `json:"amount"`
@@ -61,7 +61,7 @@ type limitTrace struct {
 
 // counter counts events, or asks who does.
 type counter interface {
-	// broker is when a broker sees the event, NoTime if that is not known.
+	// broker returns the event's broker time, NoTime if that is not known.
 	broker(rec *replay.Record) event.Micros
 	// count counts an event at a time, and fills in the counts of the rules that do not pass it over, if
 	// somebody wants to know. It returns the verdicts that follow.
@@ -83,8 +83,8 @@ type tracer struct {
 	live   bool // the events are not counted here
 }
 
-// nearest is how many rules are shown that pass an event over; of those for quite other APIs only as many
-// as make up a few.
+// nearest bounds the shown rules that pass an event over; of those for quite other APIs only as many as make up a
+// few.
 const (
 	nearest = 5
 	few     = 2

@@ -68,7 +68,7 @@ func (w *writer) text(t *traced) error {
 	return nil
 }
 
-// lines are what is said of a rule: names, and sentences.
+// lines describes a rule: names, and sentences.
 func (r *ruleTrace) lines(t *traced) (lines [][2]string) {
 	if r.Does == rules.Passes.String() {
 		return [][2]string{{r.Rule, r.passes()}}
@@ -106,7 +106,7 @@ func (r *ruleTrace) passes() string {
 	return "not counted: " + strings.Join(parts, "; ")
 }
 
-// counted says what becomes of a count, or would become of it.
+// counted describes the effect on a count, done or possible.
 func (r *ruleTrace) counted(lt *limitTrace, live bool) string {
 	of := lt.Of.String()
 	switch {
@@ -142,7 +142,7 @@ func (r *ruleTrace) counted(lt *limitTrace, live bool) string {
 // tells reports whether the event is a denial that tells the key's limits.
 func (r *ruleTrace) tells() bool { return r.Does == rules.Tells.String() }
 
-// told says what a denial tells of a limit, or would tell.
+// told describes the effect of a denial on a limit, done or possible.
 func (r *ruleTrace) told(lt *limitTrace, has string, live bool) string {
 	tells, counts := "tells", "counts"
 	if live {
@@ -154,7 +154,7 @@ func (r *ruleTrace) told(lt *limitTrace, has string, live bool) string {
 	return fmt.Sprintf("%s the limit of %s, and %s nothing: %s", tells, r.key, counts, has)
 }
 
-// follows says which verdicts are issued, or in force.
+// follows lists the verdicts that are issued, or in force.
 func (lt *limitTrace) follows(t *traced) (parts []string) {
 	for i := range t.Verdicts {
 		if v := &t.Verdicts[i]; v.Rule == lt.Limit || strings.HasPrefix(v.Rule, lt.Limit+"/") && !isLimit(t, v.Rule) {

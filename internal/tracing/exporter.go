@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/internal/seldom"
 )
 
-// Config says where spans go. Endpoint and Service are required.
+// Config names the collector of spans. Endpoint and Service are required.
 type Config struct {
 	Endpoint string            // the URL that they are posted to, with its path
 	Headers  map[string]string // of the requests, such as a credential
@@ -26,11 +26,11 @@ type Config struct {
 	// Transport sends the requests; nil is one that trusts the system's authorities.
 	Transport http.RoundTripper
 
-	// Queue is how many spans may wait; more are dropped. 0 is 4,096.
+	// Queue bounds the spans that wait; more are dropped. 0 is 4,096.
 	Queue int
-	// Linger is how long a span waits for others before it is sent; 0 is 1 s.
+	// Linger bounds a span's wait for others before it is sent; 0 is 1 s.
 	Linger time.Duration
-	// Last is how long the last spans may take when the program ends; 0 is 1 s.
+	// Last bounds the time for the last spans when the program ends; 0 is 1 s.
 	Last time.Duration
 	// Timeout is that of a request; 0 is 10 s.
 	Timeout time.Duration
@@ -60,7 +60,7 @@ type Exporter struct {
 	failures seldom.Line
 }
 
-// results are what became of spans.
+// results count spans by their fate.
 type results struct{ sent, queueFull, refused, undelivered prometheus.Counter }
 
 // New returns an Exporter.

@@ -60,7 +60,7 @@ func Every(share float64) (uint64, error) {
 	return uint64(1/share + 0.5), nil
 }
 
-// Given is where spans go, as an option and the standard environment of OpenTelemetry say.
+// Given is the collector by an option and the standard environment of OpenTelemetry.
 type Given struct {
 	Endpoint string // "": nowhere
 	Headers  map[string]string

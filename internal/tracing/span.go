@@ -26,7 +26,7 @@ type Span struct {
 	Moments    []Moment
 }
 
-// Kind is what a span is to those around it.
+// Kind is a span's role among its neighbours.
 type Kind = tracepb.Span_SpanKind
 
 // The kinds of spans.
@@ -99,7 +99,7 @@ func (s *Span) encode() *tracepb.Span {
 
 func nanos(at event.Micros) uint64 { return uint64(at.Time().UnixNano()) }
 
-// request is what a collector gets. Its bytes are those of an ExportTraceServiceRequest, whose package
+// request is the body of a request to a collector. Its bytes are those of an ExportTraceServiceRequest, whose package
 // links gRPC.
 func request(resource *resourcepb.Resource, spans []Span) *tracepb.TracesData {
 	scope := &tracepb.ScopeSpans{Scope: &commonpb.InstrumentationScope{Name: "github.com/tallygate/tallygate"}}

@@ -13,7 +13,7 @@ const (
 	maxFirst = 1000
 )
 
-// apiNode is where the names of APIs are that begin with the same segments.
+// apiNode holds the names of APIs that begin with the same segments.
 type apiNode struct {
 	events uint64 // of the API that ends here
 	next   map[string]*apiNode
@@ -97,7 +97,7 @@ func (n *apiNode) list(dst []api, many bool, segments ...string) []api {
 	return dst
 }
 
-// total is how many events all APIs from here on have.
+// total counts the events of all APIs from here on.
 func (n *apiNode) total() uint64 {
 	sum := n.events
 	if n.any != nil {

@@ -108,7 +108,7 @@ type reader interface {
 	write(out io.Writer, read summary, asJSON bool) error
 }
 
-// summary is how much was read.
+// summary counts the events that were read.
 type summary struct {
 	Events      int  `json:"events"`
 	Bad         int  `json:"bad"`
@@ -153,7 +153,7 @@ func (o *options) source(ctx context.Context, stdin io.Reader) (replay.Source, e
 	return replay.Files(o.names, stdin, o.lines)
 }
 
-// maxBad is how many malformed events are listed one by one.
+// maxBad bounds the malformed events that are listed one by one.
 const maxBad = 20
 
 // readAll hands on all events until the source or the context ends.

@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// compared is what contradicts the vocabulary of a rule file.
+// compared holds the contradictions to the vocabulary of a rule file.
 type compared struct {
 	set   *rules.Set
 	check *rules.VocabularyCheck
@@ -23,7 +23,7 @@ type compared struct {
 	list  []rules.Mismatch // of one event
 }
 
-// contradiction is what is wrong, and with which events.
+// contradiction is a mismatch, with its events.
 type contradiction struct {
 	What    string `json:"what"`
 	Name    string `json:"name"`
@@ -64,7 +64,7 @@ func short(name string) string {
 	return name
 }
 
-// problem says what is wrong without the value: nobody knows whom it names.
+// problem describes a mismatch without the value: nobody knows whom it names.
 func (c *compared) problem(m rules.Mismatch, rec *replay.Record) string {
 	if m.Name == rules.OtherNames {
 		return fmt.Sprintf("names beyond the first %d", rules.MaxMismatchNames)

@@ -25,7 +25,7 @@ const (
 	valueColumn = 36     // where comments stand
 )
 
-// learned is what events say.
+// learned sums the words of events.
 type learned struct {
 	apis    apiNode
 	unnamed uint64 // events of APIs that no rule file can name
@@ -33,7 +33,7 @@ type learned struct {
 	dropped uint64 // attributes of events, beyond maxAttrs names
 }
 
-// attr is what is known of an attribute.
+// attr sums the values of an attribute.
 type attr struct {
 	events uint64
 	kinds  [3]uint64         // by event.Kind
@@ -101,7 +101,7 @@ func (a *attr) declare(name string) learnedAttr {
 	return out
 }
 
-// object is what --json writes.
+// object is the output of --json.
 type object struct {
 	summary
 	APIs    []api         `json:"apis"`
@@ -167,7 +167,7 @@ func events(n uint64) string {
 	return fmt.Sprintf("%d events", n)
 }
 
-// plain is what YAML reads as the text that it is, and words are those that it does not.
+// plain matches texts that YAML reads as they are, and words lists those that it does not.
 var (
 	plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./*-]*$`)
 	words = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|nan|inf)$`)

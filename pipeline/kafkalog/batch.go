@@ -33,7 +33,7 @@ type Unreadable struct {
 	Err         error // why
 }
 
-// Error says where it is, and why.
+// Error describes the place and the reason.
 func (u *Unreadable) Error() string {
 	return fmt.Sprintf("the batch of %d bytes with offsets %d to %d cannot be read: %v", u.Bytes, u.First, u.Last, u.Err)
 }
@@ -50,7 +50,7 @@ func unreadable(e entry, from int64, why error) Batch {
 	return Batch{epoch: e.epoch(), bad: &Unreadable{First: first, Last: e.last(), Bytes: len(e), Err: why}}
 }
 
-// noEpoch is where a batch does not say which leader took it: formats before Kafka 0.11 don't.
+// noEpoch is the leader epoch of a batch without one: formats before Kafka 0.11 have none.
 const noEpoch = -1
 
 // Epoch is that of the leader that took the batch, -1 when it does not say.
@@ -72,7 +72,7 @@ func (b *Batch) Len() int {
 	return b.left + len(b.plain)
 }
 
-// Size is how much memory the batch has of its own, beside its chunk's: none if it is not compressed.
+// Size returns the batch's own memory, beside its chunk's: none if it is not compressed.
 func (b *Batch) Size() int { return b.own }
 
 // Next reads the next record into rec; false after the last. An error is an *Unreadable, which says

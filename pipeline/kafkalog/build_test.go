@@ -93,7 +93,7 @@ func packXerial(raw []byte) (out []byte) {
 	return xerial.Encode(out, raw[len(raw)/2:])
 }
 
-// chunkOf is what a fetch from an offset would bring.
+// chunkOf makes the chunk of a fetch from an offset.
 func chunkOf(raw []byte, from int64) *Chunk {
 	return &Chunk{raw: raw, from: from, unpack: &unpacker{most: 64 << 20}, committed: true}
 }

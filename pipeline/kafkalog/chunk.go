@@ -14,8 +14,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
-// Chunk is what one fetch has brought of a partition: batches that are checked and decompressed
-// one after the other, by whoever reads them. The zero value has none.
+// Chunk is the result of one fetch of a partition: batches that are checked and decompressed one after the other, by
+// whoever reads them. The zero value has none.
 type Chunk struct {
 	End int64 // the partition's end: its high watermark
 
@@ -35,10 +35,10 @@ type Chunk struct {
 // over since nobody is to see it, such as the markers of transactions and those that were aborted.
 func (c *Chunk) Place() int64 { return c.place }
 
-// Held is how much memory the chunk has, also when it is read: see Reader.Keep.
+// Held returns the chunk's memory, also when it is read: see Reader.Keep.
 func (c *Chunk) Held() int { return c.held }
 
-// Rest is how many bytes of the chunk Next has not gone through.
+// Rest counts the bytes of the chunk that Next has not gone through.
 func (c *Chunk) Rest() int { return len(c.raw) }
 
 // Most is the most that the next batch can take beside the chunk's memory, whatever Next passes over until
@@ -163,7 +163,7 @@ func (c *Chunk) legacy(e entry) (b Batch, err error) {
 	return b, nil
 }
 
-// extent is how far raw bytes of a log go.
+// extent is the range of a log's raw bytes.
 type extent struct {
 	whole int   // bytes that are whole batches
 	next  int64 // the offset behind them

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Config says what a Fetcher connects to, and how much it reads at once.
+// Config names a Fetcher's brokers, and bounds its reads.
 type Config struct {
 	Brokers  []string // bootstrap addresses, host:port; required
 	ClientID string   // "" is tallygate
@@ -23,8 +23,8 @@ type Config struct {
 
 	Uncommitted bool // also records of transactions that were aborted, or have not ended
 
-	// Far is how long a round trip to a broker takes, at least, for its partitions to be shared out over
-	// several connections: see lanes. 0: each broker has one.
+	// Far is the least round trip to a broker for its partitions to be shared out over several connections: see
+	// lanes. 0: each broker has one.
 	Far time.Duration
 
 	MaxWait        time.Duration // how long a broker waits for MinBytes; 0 is 100 ms

@@ -77,7 +77,7 @@ func fitted(dst []byte) []byte {
 	return dst
 }
 
-// minSpare is how much unused memory is not worth a copy.
+// minSpare is the unused memory that is not worth a copy.
 const minSpare = 4 << 10
 
 // The most that codecs make of a byte: a match of a deflate stream is 258 bytes in two bits, and more bytes

@@ -14,7 +14,7 @@ import (
 // epoch of the leader that took it, and leaders know where each epoch ends in their log: what was
 // read of an epoch beyond its end is no longer there (KIP-320).
 
-// EpochEnd is where an epoch ends in a partition's log.
+// EpochEnd is the end of an epoch in a partition's log.
 type EpochEnd struct {
 	Epoch int32 // the one that was asked for or, where the log has nothing of that, the one before it; -1: none
 	End   int64 // the first offset behind it; -1 when the leader does not know

@@ -34,7 +34,7 @@ type served struct {
 	holding holding
 }
 
-// spot is where a reader is served: by which broker, over which of its lanes.
+// spot is a reader's broker and lane.
 type spot struct {
 	broker int32
 	lane   int
@@ -54,8 +54,8 @@ func (n *node) signal() {
 	}
 }
 
-// startTogether is how long a new reader waits for others that begin now: what is asked for first
-// has them all, and nobody waits until a broker has waited for records of another one's.
+// startTogether is a new reader's wait for others that begin now: the first question has them all, and nobody waits
+// until a broker has waited for records of another one's.
 const startTogether = 10 * time.Millisecond
 
 // New checks cfg. Nothing is connected before Start.

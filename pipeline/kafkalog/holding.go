@@ -10,10 +10,10 @@ import (
 // quarters in memory at most, and asks for one more. Where shares are so small that batches are larger, what
 // all hold together decides, and the readers take turns.
 
-// leastQuarter is how little is asked for where there are many readers. A batch comes whole all the same.
+// leastQuarter is the least that is asked for where there are many readers. A batch comes whole all the same.
 const leastQuarter = 4 << 10
 
-// holding is what all readers hold. The fetcher's lock guards it.
+// holding sums the memory of all readers. The fetcher's lock guards it.
 type holding struct {
 	bytes int64
 	asked int64 // that are on their way at most
@@ -54,7 +54,7 @@ func (f *served) full(r *Reader) bool {
 	return r.queued >= int(f.cfg.PartitionBytes) || f.cfg.HoldBytes > 0 && int64(r.held) >= 3*f.quarter()
 }
 
-// sizeFor is how much is asked for of a reader's partition. The fetcher is locked.
+// sizeFor returns the number of bytes to ask for of a reader's partition. The fetcher is locked.
 func (f *served) sizeFor(r *Reader) int32 {
 	if f.cfg.HoldBytes == 0 {
 		return r.size
@@ -89,7 +89,7 @@ func (f *served) wakeAll() {
 	}
 }
 
-// bytesOf is how much of a log a response brings.
+// bytesOf counts a response's bytes of a log.
 func bytesOf(resp *kmsg.FetchResponse) (n int) {
 	for i := range resp.Topics {
 		for j := range resp.Topics[i].Partitions {

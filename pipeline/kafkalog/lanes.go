@@ -16,7 +16,7 @@ import (
 const (
 	manyLanes = 4
 
-	// rounds is how often a broker is asked, to know how far it is; the quickest answer counts.
+	// rounds is the number of questions to a broker, to measure its distance; the quickest answer counts.
 	rounds = 5
 
 	// measuredWithin bounds that: a broker that has not answered by then counts as near, and is read from.
@@ -52,7 +52,7 @@ func (l *lanes) close() {
 	}
 }
 
-// distance is how long a broker takes to answer what it need not look for; 0 if it does not.
+// distance measures a broker's time for an answer that it need not look for; 0 if there is none.
 func (l *lanes) distance(ctx context.Context, broker int32) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, measuredWithin)
 	defer cancel()

@@ -16,8 +16,8 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
 
-	// lasting is how many failures in a row the log tells of: they take some two seconds. A leader
-	// that moves costs fewer.
+	// lasting is the number of failures in a row of which the log tells: they take some two seconds. A leader that
+	// moves costs fewer.
 	lasting = 6
 )
 

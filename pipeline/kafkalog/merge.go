@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// silence is how long Kafka may not answer while there are records.
+// silence is the time for which Kafka may not answer while there are records.
 const silence = 30 * time.Second
 
 // Merge reads a topic from one moment to another, once: its partitions merged by their records'
@@ -92,7 +92,7 @@ func (f *Fetcher) Merge(ctx context.Context, topic string, from, to time.Time) (
 	return m, nil
 }
 
-// Partitions is how many a topic has.
+// Partitions returns the number of a topic's partitions.
 func (f *Fetcher) Partitions(ctx context.Context, topic string) (int32, error) {
 	client, err := f.connected(ctx)
 	if err != nil {
@@ -115,10 +115,10 @@ func (f *Fetcher) Partitions(ctx context.Context, topic string) (int32, error) {
 	return int32(len(resp.Topics[0].Partitions)), nil
 }
 
-// Total is how many offsets there are to read. Of a compacted topic that is more than its records.
+// Total counts the offsets to read. Of a compacted topic that is more than its records.
 func (m *Merge) Total() int64 { return m.total }
 
-// Done is how many of them have been passed; any goroutine may ask.
+// Done counts the offsets passed; any goroutine may ask.
 func (m *Merge) Done() int64 { return m.done.Load() }
 
 // Close ends the readers.

@@ -92,8 +92,8 @@ func (r *Reader) Poll() (c Chunk, ok bool, err error) {
 	return c, true, nil
 }
 
-// Keep has what is taken from here on count as held until Release, for readers that hand chunks on.
-// Otherwise a chunk is held until the next one is taken.
+// Keep counts chunks that are taken from here on as held until Release, for readers that hand chunks on. Otherwise a
+// chunk is held until the next one is taken.
 func (r *Reader) Keep() {
 	r.fetcher.mu.Lock()
 	defer r.fetcher.mu.Unlock()
@@ -109,10 +109,10 @@ func (r *Reader) Release(bytes int) {
 	r.fetcher.roomFor(r)
 }
 
-// spot is where the reader is served. The fetcher is locked.
+// spot returns the reader's spot. The fetcher is locked.
 func (r *Reader) spot() spot { return spot{r.leader, r.lane} }
 
-// Progress is how far a reader is.
+// Progress is a reader's position.
 type Progress struct {
 	End  int64     // the partition's end, as the last answer has it, also one without records; -1 before the first
 	At   time.Time // of the last answer; before the first, of Fetcher.Read. Now while enough is held, and nothing is asked for

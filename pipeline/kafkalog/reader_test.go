@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// plainRecord is what is compared of a record.
+// plainRecord holds the fields of a record that are compared.
 type plainRecord struct {
 	Offset     int64
 	Time       time.Time

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// waitBesideFull is how long a broker may wait for partitions that have nothing, while another
-	// one is not asked for because enough of it is here: it may be needed soon.
+	// waitBesideFull bounds a broker's wait for partitions that have nothing, while another one is not asked for
+	// because enough of it is here: it may be needed soon.
 	waitBesideFull = 10 * time.Millisecond
 
-	// leastBytes is how little is asked for where answers don't come in time.
+	// leastBytes is the least that is asked for where answers don't come in time.
 	leastBytes = 64 << 10
 )
 
-// question is what a request asks for.
+// question is the content of a request.
 type question struct {
 	reader *Reader
 	from   int64
@@ -139,7 +139,7 @@ func (f *Fetcher) take(n *node, asked []question, resp *kmsg.FetchResponse, size
 	}
 }
 
-// part is what an answer has of a reader's partition. Answers name topics by id or by name.
+// part finds a reader's partition in an answer. Answers name topics by id or by name.
 func part(resp *kmsg.FetchResponse, r *Reader) *kmsg.FetchResponseTopicPartition {
 	for i := range resp.Topics {
 		t := &resp.Topics[i]

@@ -38,7 +38,7 @@ func differ(left, right ast.Node, l, r kinds) string {
 	return written(left) + " is " + l.String() + ", and " + written(right) + " " + r.String() + ": they are never equal"
 }
 
-// absence rewrites the question whether something is there that is never nil.
+// absence suggests how to ask whether something is there that is never nil.
 func absence(n ast.Node) string {
 	switch name := written(n); name {
 	case "id", "outcome":

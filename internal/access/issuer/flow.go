@@ -28,14 +28,14 @@ func NewFlow(i *Issuer, client string, secret func() (string, error), scopes []s
 	return &Flow{issuer: i, client: client, secret: secret, scopes: scopes}
 }
 
-// Pending is what has to be kept from the start of a login to its end, out of the sight of others.
+// Pending is the state of a login from its start to its end, to be kept out of the sight of others.
 type Pending struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
 	Verifier string `json:"verifier"`
 }
 
-// Grant is what a login gives.
+// Grant is the result of a login.
 type Grant struct {
 	Token   string    // to show to the aggregator
 	Refresh string    // for the next one; "" is none
@@ -50,7 +50,7 @@ type deniedError struct{ code string }
 
 func (e *deniedError) Error() string { return "the issuer says " + e.code }
 
-// Said is what to tell a reader of an error of Finish; "" is nothing in particular.
+// Said returns the text of an error of Finish for a reader; "" is nothing in particular.
 func Said(err error) string {
 	if denied, ok := errors.AsType[*deniedError](err); ok && denied.code == "access_denied" {
 		return "The issuer did not let you in, or you turned back."

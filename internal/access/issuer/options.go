@@ -8,7 +8,7 @@ import (
 	"github.com/tallygate/tallygate/internal/ops"
 )
 
-// Options say which issuer's tokens a program accepts.
+// Options name the issuer whose tokens a program accepts.
 type Options struct {
 	all                   *ops.Options
 	url, ca, name, groups string
@@ -59,7 +59,7 @@ func (i *Options) client() (*http.Client, error) {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }
 
-// LoginOptions say where readers of the console log in.
+// LoginOptions name the issuer at which readers of the console log in.
 type LoginOptions struct {
 	Options
 	client, secretFile string

@@ -12,8 +12,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// MaxEntries is how many verdicts a List keeps, each of at most some 800 bytes. What is beyond is
-// counted, and a page says so.
+// MaxEntries bounds the verdicts of a List, each of at most some 800 bytes. What is beyond is counted, and a page
+// says so.
 const MaxEntries = 1_000_000
 
 // List is the blocklist. It is a blocklist.Sink of a feed with AnyShards. Many goroutines may use it; its zero
@@ -37,7 +37,7 @@ type entry struct {
 	v      verdict.Verdict
 }
 
-// shard is how far one is followed.
+// shard is one shard's progress.
 type shard struct {
 	there   bool // a snapshot was taken
 	applied event.Micros
@@ -98,7 +98,7 @@ func (l *List) Remove(_ int, recordKey []byte) {
 	}
 }
 
-// sweepEvery is how often what is over is removed. Until then it is only not shown.
+// sweepEvery is the interval at which ended verdicts are removed. Until then it is only not shown.
 const sweepEvery = time.Minute
 
 // Heartbeat implements blocklist.Sink.
@@ -179,7 +179,7 @@ func (l *List) remove(at int) {
 	l.entries = l.entries[:last]
 }
 
-// clearedStays is how long a cleared verdict is remembered.
+// clearedStays is the time for which a cleared verdict is remembered.
 const clearedStays = 10 * event.Minute
 
 func (l *List) sweep(now event.Micros) {
@@ -191,7 +191,7 @@ func (l *List) sweep(now event.Micros) {
 	}
 }
 
-// Health is how well the blocklist is followed.
+// Health describes the feed of the blocklist.
 type Health struct {
 	Ready     bool          // a snapshot of each shard was taken
 	Staleness time.Duration // of the shard that is furthest behind; 0 or less is up to date; unknown before Ready

@@ -30,7 +30,7 @@ const (
 	ByCount = "count" // the highest count first
 )
 
-// Query says which verdicts are wanted. The zero value wants all that are in force, what ends first at first.
+// Query selects verdicts. The zero value wants all that are in force, what ends first at first.
 type Query struct {
 	Rule       string        // of this rule, or one of its limits
 	Kind       string        // Enforce, Shadow or Warn; "" is all
@@ -52,7 +52,7 @@ type Page struct {
 	ByRule []RuleCount
 }
 
-// RuleCount is how many verdicts of a rule are in force, whatever the query.
+// RuleCount counts a rule's verdicts in force, whatever the query.
 type RuleCount struct {
 	Rule                  string
 	Enforce, Shadow, Warn int
@@ -61,7 +61,7 @@ type RuleCount struct {
 // Total is all of them.
 func (c *RuleCount) Total() int { return c.Enforce + c.Shadow + c.Warn }
 
-// kindOf is what a verdict does.
+// kindOf names a verdict's effect.
 func kindOf(v *verdict.Verdict) string {
 	switch {
 	case v.State == verdict.Warn:
@@ -178,7 +178,7 @@ func sorted(counts map[string]*RuleCount) []RuleCount {
 	return out
 }
 
-// place is where a verdict stands in an order.
+// place is a verdict's position in an order.
 type place struct {
 	value  int64
 	record string

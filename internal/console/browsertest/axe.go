@@ -25,7 +25,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// violation is what axe says of a rule that the page breaks.
+// violation is axe's report of a rule that the page breaks.
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct {

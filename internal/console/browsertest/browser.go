@@ -57,7 +57,7 @@ func Start(t testing.TB) *Browser {
 	return &Browser{t: t, ctx: ctx}
 }
 
-// Look is how a page is looked at. The zero value is a light page of 1280 by 900.
+// Look sets the size, the colours and the scale of a page. The zero value is a light page of 1280 by 900.
 type Look struct {
 	Width, Height int64
 	Dark          bool
@@ -186,14 +186,14 @@ func (p *Page) Wrong() []string {
 	return all
 }
 
-// Bytes is what came over the wire for the page so far, headers included; not what is still being streamed.
+// Bytes counts the bytes over the wire for the page so far, headers included; not those still being streamed.
 func (p *Page) Bytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes
 }
 
-// Text is what the page shows.
+// Text returns the page's visible text.
 func (p *Page) Text() string {
 	p.t.Helper()
 	return Get(p, chromedp.Text(chromedp.CSS("body")))
@@ -209,7 +209,7 @@ func Get[T any](p *Page, action chromedp.Action[T]) T {
 	return v
 }
 
-// FirstPaint is when something was first seen, after the request.
+// FirstPaint returns the time from the request until something was seen.
 func (p *Page) FirstPaint() time.Duration {
 	p.t.Helper()
 	ms := Get(p, chromedp.Poll[float64](`performance.getEntriesByName("first-contentful-paint")[0]?.startTime`, chromedp.WithPollingInterval(20*time.Millisecond)))

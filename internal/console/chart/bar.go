@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Bar is how much of a limit is used, as one bar with a mark where the limit is. The text beside it is the
-// page's own: the bar only shows it.
+// Bar shows the used part of a limit, as one bar with a mark where the limit is. The text beside it is the page's
+// own: the bar only shows it.
 type Bar struct {
 	Title string // what it is about: the rule's name
 	Desc  string // the numbers in words: "80 of 100"
@@ -63,14 +63,14 @@ func (c Bar) class() string {
 // nearShare is the share of a limit from which on a count is near it.
 const nearShare = 0.8
 
-// Bucket is how many keys have a count from From to below To.
+// Bucket counts the keys with a count from From to below To.
 type Bucket struct {
 	From, To         float64
 	FromText, ToText string
 	Keys             int
 }
 
-// Histogram is how many keys have which count, beside the limit.
+// Histogram counts keys by their counts, beside the limit.
 type Histogram struct {
 	Title     string
 	Buckets   []Bucket
@@ -174,7 +174,7 @@ func (h Histogram) axis(b *svg, most int, height func(int) float64) {
 	}
 }
 
-// limitX is where the limit is between the buckets.
+// limitX returns the limit's position between the buckets.
 func (h Histogram) limitX(step float64) (x float64, ok bool) {
 	if h.Limit <= 0 || len(h.Buckets) == 0 {
 		return 0, false

@@ -107,7 +107,7 @@ func (c Lines) gap(b *svg, x func(int) float64, y func(float64) float64) {
 	}
 }
 
-// tableRows is how many rows the table of a chart has at most, the latest.
+// tableRows bounds the rows of a chart's table, the latest.
 const tableRows = 60
 
 func (c Lines) rows() (rows [][]string) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mark is what happened at a moment, or from one to another.
+// Mark is an event of a moment, or from one to another.
 type Mark struct {
 	At, Until time.Time // Until is zero of what has no length
 	Lane      string    // the row it is in, such as a rule
@@ -15,7 +15,7 @@ type Mark struct {
 	Title     string    // what it is, in words
 }
 
-// Timeline is what happened, each lane a row. The page lists the same marks as a table beside it.
+// Timeline shows events, each lane a row. The page lists the same marks as a table beside it.
 type Timeline struct {
 	Title    string
 	From, To time.Time

@@ -1,4 +1,4 @@
-// Package diff says what differs between two versions of a group's rules: line by line, and by what it means.
+// Package diff compares two versions of a group's rules: line by line, and by meaning.
 package diff
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// Kind is what became of a line.
+// Kind is a line's change.
 type Kind string
 
 // What becomes of lines. They are names of CSS classes, too.
@@ -113,7 +113,7 @@ func SideBySide(lines []Line) (pairs []Pair) {
 	return pairs
 }
 
-// Count is how many lines were added and removed.
+// Count counts the lines added and removed.
 func Count(lines []Line) (added, removed int) {
 	for _, l := range lines {
 		switch l.Kind {

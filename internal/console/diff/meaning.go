@@ -6,7 +6,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Meaning is what a group that goes from one version of its rules to another has to expect.
+// Meaning is the effect of going from one version of the rules to another.
 type Meaning struct {
 	New, Gone []string // rules
 	Changed   []string // rules whose text is another one, comments aside
@@ -25,7 +25,7 @@ func (m *Meaning) Nothing() bool {
 	return m.Unknown == "" && !m.Settings && len(m.New)+len(m.Gone)+len(m.Changed)+len(m.Empty)+len(m.Judged) == 0
 }
 
-// Compare says what changes from one version to another. It compiles both as a group runs them.
+// Compare finds the effect of going from one version to another. It compiles both as a group runs them.
 func Compare(old, now *api.Rules) Meaning {
 	was, err := grouprules.Compile(old)
 	if err != nil {

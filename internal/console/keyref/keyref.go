@@ -45,7 +45,7 @@ type Refs struct {
 	pass  []byte       // key of what a reader may see
 }
 
-// minSecret is how many bytes a secret has at least.
+// minSecret is the least length of a secret, in bytes.
 const minSecret = 16
 
 // New derives the keys.
@@ -172,7 +172,7 @@ func (r *Refs) HasPersonal(key []event.Dim) bool {
 	return slices.ContainsFunc(key, func(d event.Dim) bool { return r.Personal(d.Name) })
 }
 
-// maskLetters is how many characters tell values apart: 20 bits.
+// maskLetters is the number of characters that tell values apart: 20 bits.
 const maskLetters = 4
 
 // MaskValue hides a dimension's value. What it shows is the same for equal values, and has nothing of them.

@@ -13,7 +13,7 @@ const (
 	passBytes = 4 + 16 // when it ends, and its tag
 	maxPasses = 24     // of one reader: the latest
 
-	// ShownFor is how long a key stays unmasked to whoever has searched for it.
+	// ShownFor is the time for which a key stays unmasked to whoever has searched for it.
 	ShownFor = 30 * time.Minute
 )
 

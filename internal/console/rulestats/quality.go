@@ -13,7 +13,7 @@ type Rated struct {
 	Total float64 // since the console began to look
 }
 
-// Quality is what aggregators say of the events that reach them.
+// Quality sums the aggregators' numbers about events.
 type Quality struct {
 	Results    []Rated // by the outcome
 	Malformed  []Rated // records, by the reason

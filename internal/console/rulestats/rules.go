@@ -13,7 +13,7 @@ var Metrics = []string{
 	"tallygate_vocabulary_mismatches_total",
 }
 
-// Rule is how a rule fares, its limits together.
+// Rule sums a rule's numbers, its limits together.
 type Rule struct {
 	Name      string
 	Matches   float64 // events a second; of several limits, of the one that counts most
@@ -38,14 +38,13 @@ func RuleOf(limit string) string {
 	return rule
 }
 
-// World is what the programs say of the moment.
+// World holds the programs' numbers of the moment.
 type World struct {
 	Aggregators []api.Status
 	Enforcers   []api.Status
 }
 
-// Rules says how the rules fare of which there is anything to say, by their names. aggregators and enforcers
-// have the polls of these.
+// Rules sums the numbers of the rules that have any, by their names.
 func Rules(aggregators, enforcers *Tracker, now *World) map[string]*Rule {
 	all := byName{}
 	for _, s := range aggregators.Of("tallygate_rule_matches_total") {

@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/api"
 )
 
-// Member is what one program said at a poll.
+// Member is one program's answer to a poll.
 type Member struct {
 	ID      string    // the same for one program, across its restarts
 	Started time.Time // another one after a restart: its counters began again at 0
@@ -34,7 +34,7 @@ type seen struct {
 	values  map[string]float64
 }
 
-// past is what had been added up at an earlier poll.
+// past is a sum at an earlier poll.
 type past struct {
 	at     time.Time
 	totals map[string]float64
@@ -120,7 +120,7 @@ func (t *Tracker) remember(at time.Time) {
 	t.past = append(t.past, past{at, totals})
 }
 
-// Began is when the first poll was; the zero time before it.
+// Began returns the time of the first poll; the zero time before it.
 func (t *Tracker) Began() time.Time { return t.began }
 
 // Span is over which time the rates are; 0 before the second poll: they are not known yet.

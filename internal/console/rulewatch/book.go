@@ -60,7 +60,7 @@ type Book struct {
 	used    []int64 // of opened: the least recently used first
 }
 
-// facts is what a version says of each rule: a hash.
+// facts are hashes of a version's rules.
 type facts map[string]uint64
 
 // NewBook returns an empty Book.
@@ -175,7 +175,7 @@ func (b *Book) unknown() (version int64, all bool) {
 	return 0, true
 }
 
-// List is what the last Refresh found, the newest first, and why there is no newer list.
+// List returns the result of the last Refresh, the newest first, and the reason for which there is no newer list.
 func (b *Book) List() (api.RuleVersions, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,7 +208,7 @@ type Change struct {
 // Who published it.
 func (c *Change) Who() string { return Who(c.By, c.OnBehalfOf) }
 
-// Who says who did something, and for whom.
+// Who names a person, and on whose behalf they acted.
 func Who(by, onBehalfOf string) string {
 	if onBehalfOf != "" && onBehalfOf != by {
 		return onBehalfOf + " (by " + by + ")"
@@ -264,5 +264,5 @@ func (b *Book) LastChanges() map[string]Change {
 	return out
 }
 
-// patience is how long a question of a Watch may take.
+// patience bounds a question of a Watch.
 const patience = 5 * time.Second

@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 
-// Config says whom a Watch asks.
+// Config names the servers of a Watch.
 type Config struct {
 	Get Get // an aggregator, with the console's own credential; required
 	// Beats are the enforcers that have announced themselves; nil is none. Their addresses come from Redis, so
@@ -29,7 +29,7 @@ type Config struct {
 	Now       func() time.Time
 }
 
-// State is what is known at a moment. It is never changed once it is published.
+// State is a picture of a moment. It is never changed once it is published.
 type State struct {
 	At      time.Time // of the last answer; zero: there was none
 	Err     error     // of the last attempt; nil: it succeeded
@@ -45,7 +45,7 @@ type State struct {
 	Silent    int // enforcers that did not: they are inside services, need a credential, or do not answer
 }
 
-// Rule is how a rule fares.
+// Rule returns a rule's numbers.
 func (s *State) Rule(name string) rulestats.Rule {
 	if r := s.Rules[name]; r != nil {
 		return *r
@@ -57,7 +57,7 @@ func (s *State) Rule(name string) rulestats.Rule {
 	return r
 }
 
-// Keys is how many keys all partitions have in memory.
+// Keys counts the keys of all partitions in memory.
 func (s *State) Keys() (n int) {
 	for i := range s.Cluster.Members {
 		if a := s.Cluster.Members[i].Aggregator; a != nil {

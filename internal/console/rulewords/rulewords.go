@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Mode is how a rule acts: enforce, shadow, strict or instance.
+// Mode names a rule's way to act: enforce, shadow, strict or instance.
 func Mode(r *rules.Rule) string {
 	switch {
 	case r.Mode.String() == "shadow":
@@ -83,7 +83,7 @@ func what(r *rules.Rule) string {
 	return "events"
 }
 
-// Key is what a rule counts by: uid and attrs.campaign.
+// Key names a rule's dimensions: uid and attrs.campaign.
 func Key(r *rules.Rule) string {
 	if r.Shape == nil || len(r.Shape.Dims) == 0 {
 		return "process"
@@ -91,7 +91,7 @@ func Key(r *rules.Rule) string {
 	return strings.Join(r.Shape.Dims, " and ")
 }
 
-// Then is what follows when a limit is exceeded.
+// Then names the consequence of a limit that is exceeded.
 func Then(r *rules.Rule) string {
 	t := &r.Then
 	if r.Silent() {
@@ -127,5 +127,5 @@ func steps(list []event.Micros) string {
 	return strings.Join(out, ", ")
 }
 
-// Window is how long a limit's window is, at most; 0 of what is under way.
+// Window returns a limit's longest window; 0 of what is under way.
 func Window(l *rules.Limit) time.Duration { return time.Duration(l.PerMax) * time.Microsecond }

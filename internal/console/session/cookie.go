@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ticket is what the session's cookie has.
+// ticket is the content of the session's cookie.
 type ticket struct {
 	Token   string    `json:"t"`
 	Refresh string    `json:"f,omitempty"` // of the issuer, for the next token
@@ -21,7 +21,7 @@ type ticket struct {
 	Role    string    `json:"r"`
 }
 
-// end is when the session ends if it is not used further.
+// end returns the end of the session if it is not used further.
 func (t ticket) end() time.Time {
 	end := t.Seen.Add(idleFor)
 	if last := t.Begun.Add(lastsFor); last.Before(end) {

@@ -167,7 +167,7 @@ func (m *Manager) serveLogout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// started is what the cookie of a login that is under way has.
+// started is the content of the cookie of a login that is under way.
 type started struct {
 	issuer.Pending
 	Next  string    `json:"next"`
@@ -204,7 +204,7 @@ func (m *Manager) serveStart(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// serveCallback is where the issuer sends the reader back to.
+// serveCallback takes the reader back from the issuer.
 func (m *Manager) serveCallback(w http.ResponseWriter, r *http.Request) {
 	var s started
 	text, err := m.jar.open(r, loginCookie)

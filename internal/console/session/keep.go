@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// kept is what the cookie of Keep has.
+// kept is the content of Keep's cookie.
 type kept struct {
 	By    string    `json:"by"` // the reader whom it is for
 	Until time.Time `json:"until"`

@@ -104,7 +104,7 @@ func (t attempt) succeeded() {
 	}
 }
 
-// bucket is how many failures are left. Unlike rate.Limiter it takes one back.
+// bucket counts the failures that are left. Unlike rate.Limiter it takes one back.
 type bucket struct {
 	left, size, perMinute float64
 	filled                time.Time
@@ -114,7 +114,7 @@ func full(size float64, now time.Time) bucket {
 	return bucket{left: size, size: size, perMinute: size, filled: now}
 }
 
-// at is what is left at a time. More come with each minute, up to size.
+// at returns the number left at a time. More come with each minute, up to size.
 func (b *bucket) at(now time.Time) float64 {
 	b.left = min(b.size, b.left+b.perMinute*now.Sub(b.filled).Minutes())
 	b.filled = now

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind is which page of this package a View is.
+// Kind selects a page of this package.
 type Kind string
 
 // The pages.

@@ -10,7 +10,7 @@ import (
 	"github.com/tallygate/tallygate/internal/httpjson"
 )
 
-// policy is what browsers may load for a page: what the console itself serves, and no code or style
+// policy restricts what browsers load for a page to what the console itself serves, and allows no code or style
 // within a page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"font-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

@@ -82,7 +82,7 @@ func (r *renewals) get(ctx context.Context, flow *issuer.Flow, refresh string) (
 	return grant, err
 }
 
-// kept is what a refresh token gave a moment ago. It forgets those of before.
+// kept returns the recent answer to a refresh token. It forgets those of before.
 func (r *renewals) kept(hash [sha256.Size]byte) (renewal, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

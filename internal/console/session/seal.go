@@ -126,7 +126,7 @@ func (s *sealer) close(purpose string, text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(s.current()[0].Seal(nil, nil, text, []byte(purpose)))
 }
 
-// open is what close sealed, with whichever key.
+// open decrypts a sealed text, with whichever key.
 func (s *sealer) open(purpose, sealed string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {

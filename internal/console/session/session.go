@@ -24,7 +24,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
-// Session is who reads.
+// Session is a reader's login.
 type Session struct {
 	Name    string // "" where the aggregator requires no credentials
 	Role    access.Role
@@ -141,7 +141,7 @@ func exposed(m *Manager) error {
 
 type contextKey struct{}
 
-// From is who reads, in a handler behind Require.
+// From returns the reader's session, in a handler behind Require.
 func From(ctx context.Context) Session {
 	s, _ := ctx.Value(contextKey{}).(Session)
 	return s
@@ -292,7 +292,7 @@ func (m *Manager) revoked(ctx context.Context, s Session) bool {
 	return !errors.Is(err, errNoAnswer) && (err != nil || id.Role != s.Role)
 }
 
-// told is what a reader is told of an error. Where the aggregator is, and how it fails, is for the log.
+// told returns an error's text for a reader. Where the aggregator is, and how it fails, is for the log.
 func (m *Manager) told(err error) string {
 	if !errors.Is(err, errNoAnswer) {
 		return err.Error()

@@ -21,7 +21,7 @@ type Ask struct {
 	Published *api.Rules // the rules that run: they are compared with
 }
 
-// Progress is how far a replay is.
+// Progress is a replay's progress.
 type Progress struct {
 	Events  int     `json:"events"`  // counted
 	Done    int64   `json:"done"`    // records read
@@ -29,7 +29,7 @@ type Progress struct {
 	Seconds float64 `json:"seconds"` // since it began
 }
 
-// Share is how much of it is done, from 0 to 1.
+// Share returns the part that is done, from 0 to 1.
 func (p Progress) Share() float64 {
 	if p.Of <= 0 {
 		return 1

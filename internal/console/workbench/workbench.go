@@ -97,8 +97,8 @@ func turn(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	}
 }
 
-// Check says what is wrong with a text. The files that it names are those of the published version, and no
-// others. The set is nil unless the text is valid.
+// Check explains the mistakes of a text. The files that it names are those of the published version, and no others.
+// The set is nil unless the text is valid.
 func (b *Bench) Check(ctx context.Context, text string, published *api.Rules) (rulecheck.Result, *rules.Set, error) {
 	if err := b.fits(text, "rules"); err != nil {
 		return rulecheck.Result{}, nil, err
@@ -126,7 +126,7 @@ type Tests struct {
 	Took     time.Duration
 }
 
-// Failed is how many tests failed.
+// Failed counts the tests that failed.
 func (t *Tests) Failed() (n int) {
 	for _, r := range t.Results {
 		if len(r.Failures) > 0 {

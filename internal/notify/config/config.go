@@ -27,7 +27,7 @@ type Config struct {
 // Receiver is one that messages are sent to.
 type Receiver = receive.Config
 
-// Route is what is told to which receivers.
+// Route selects notes for receivers.
 type Route struct {
 	Name     string
 	On       []note.Kind
@@ -42,7 +42,7 @@ type Route struct {
 	Title, Text *template.Template // nil: the default
 }
 
-// Watch is when a state begins.
+// Watch sets the thresholds of states.
 type Watch struct {
 	Poll      time.Duration // how often is looked
 	HitsAbove float64       // a share of the active keys, 0 to 1

@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/rules/document"
 )
 
-// words are what files of this language say, for guesses at what was meant.
+// words lists the words of files of this language, for guesses at what was meant.
 var words = &document.Vocabulary{
 	Empty:      "the file is empty",
 	EmptyHint:  "it begins with `receivers:` and `routes:`",

@@ -17,7 +17,7 @@ import (
 	"github.com/tallygate/tallygate/internal/notify/note"
 )
 
-// Route is which Notes a receiver is told, and how they are put together.
+// Route selects Notes for a receiver, and groups them.
 type Route struct {
 	Name  string
 	Wants func(*note.Note) bool
@@ -40,7 +40,7 @@ type Config struct {
 	Link       string        // to the console
 }
 
-// most is how many groups wait at most. Then the Book is Full, and reading the audit pauses.
+// most bounds the groups that wait. Then the Book is Full, and reading the audit pauses.
 const most = 1000
 
 // Book is the Notes of one receiver. Make it with New.
@@ -107,7 +107,7 @@ func (b *Book) restoring() bool {
 	return slices.ContainsFunc(b.order, func(g *batch) bool { return g.whole })
 }
 
-// Waiting is how many Notes the receiver has not been told.
+// Waiting counts the Notes that the receiver has not been told.
 func (b *Book) Waiting() (n int) {
 	for _, g := range b.order {
 		n += g.count
@@ -256,7 +256,7 @@ func (b *Book) Next(now time.Time) (due *Batch, next time.Time) {
 	return nil, next
 }
 
-// due is when a batch is; ok false: not before another entry is read.
+// due returns the moment at which a batch is to go; ok false: not before another entry is read.
 func (b *Book) due(g *batch, now time.Time) (at time.Time, ok bool) {
 	if g.whole {
 		return now, g.count > 0 && g.read(b.parts)

@@ -16,7 +16,7 @@ func (k *bucket) fill(now time.Time) {
 	k.at = now
 }
 
-// free is when the next Message may go. A nil bucket bounds nothing.
+// free returns the moment at which the next Message may go. A nil bucket bounds nothing.
 func (k *bucket) free(now time.Time) time.Time {
 	if k == nil {
 		return now

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Place is where a partition of the audit is to be read on, with the journal of what lies behind it. Kafka
-// keeps both with the group's offsets.
+// Place is the offset at which a partition of the audit is to be read on, with the journal of what lies behind it.
+// Kafka keeps both with the group's offsets.
 type Place struct {
 	Offset   int64
 	Metadata string
@@ -29,8 +29,8 @@ type sending struct {
 	Parts []int32 `json:"parts"` // all partitions that it has entries of
 }
 
-// maxMetadata is how long a journal may be: brokers refuse more than 4 KiB (offset.metadata.max.bytes). What
-// does not fit may be told again, with another id.
+// maxMetadata bounds a journal: brokers refuse more than 4 KiB (offset.metadata.max.bytes). What does not fit may be
+// told again, with another id.
 const maxMetadata = 3 << 10
 
 // Begin starts at these Places, with the partitions that this Book has now. What it had of entries is
@@ -75,7 +75,7 @@ func (b *Book) End() {
 	b.parts, b.restored = map[int32]*part{}, nil
 }
 
-// Progress is where each partition is to be read on after a crash.
+// Progress returns each partition's place after a crash.
 func (b *Book) Progress() map[int32]Place {
 	out := map[int32]Place{}
 	for partition, p := range b.parts {

@@ -1,5 +1,5 @@
-// Package note has what tallygate notify tells: a Note is one thing that happened, or a state that began or
-// ended; a Message is what a receiver gets, about one or many Notes. It is pure.
+// Package note describes the news of tallygate notify: a Note is one event, or a state that began or ended; a Message
+// goes to a receiver, about one or many Notes. It is pure.
 package note
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Kind is what a Note is about. Routes name kinds.
+// Kind is a Note's subject. Routes name kinds.
 type Kind string
 
 // The kinds.
@@ -65,7 +65,7 @@ type Note struct {
 // ID names a state among all states.
 func (n *Note) ID() string { return string(n.Kind) + "|" + n.Rule + "|" + n.Subject }
 
-// Message is what a receiver gets. Its JSON is the body of a webhook: docs/api/notification.schema.json.
+// Message is one message to a receiver. Its JSON is the body of a webhook: docs/api/notification.schema.json.
 type Message struct {
 	Version  int       `json:"version"` // of this form: 1
 	ID       string    `json:"id"`      // of the delivery: the same when it is sent again

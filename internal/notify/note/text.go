@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Title is what a Message is called unless a template says otherwise.
+// title returns a Message's title unless a template has another.
 func (m *Message) title() string {
 	about := m.Rule
 	if about != "" {
@@ -20,7 +20,7 @@ func (m *Message) title() string {
 	return headline(m.Kind, m.State, m.Count) + about
 }
 
-// headline says what happened in a few words.
+// headline describes an event in a few words.
 func headline(kind Kind, state State, count int) string {
 	over := state == Resolved
 	switch kind {

@@ -1,5 +1,5 @@
-// Package source is where Notes come from: the audit topic, for what happened, and what aggregators, Redis and
-// the blocklist say, for states.
+// Package source makes Notes: of the audit topic, for events, and of the answers of aggregators, Redis and the
+// blocklist, for states.
 package source
 
 import (
@@ -60,10 +60,10 @@ type Audit struct {
 	seen, before map[string]bool
 }
 
-// remembered is how many verdicts are, twice.
+// remembered bounds the verdicts in memory, twice.
 const remembered = 10_000
 
-// Note is what an entry tells; nil is nothing. An entry that cannot be read is an error.
+// Note makes an entry's note; nil for nothing. An entry that cannot be read is an error.
 func (a *Audit) Note(data []byte, broker time.Time) (*note.Note, error) {
 	e, err := parse(data)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *Audit) Note(data []byte, broker time.Time) (*note.Note, error) {
 	return n, nil
 }
 
-// command says what a command did, as the command line calls it.
+// command describes a command's effect, in the command line's words.
 func command(e *entry) string {
 	what := e.Command
 	if what == "forget" {

@@ -85,7 +85,7 @@ func (b *Blocks) Heartbeat(shard int, _ event.Micros) {
 	b.steps[shard] = true
 }
 
-// ByRule is how many keys each rule blocks at a moment; ok false: the blocklist was not read yet. What has run
+// ByRule counts the keys that each rule blocks at a moment; ok false: the blocklist was not read yet. What has run
 // out is forgotten.
 func (b *Blocks) ByRule(now time.Time) (keys map[string]int, ok bool) {
 	b.mu.Lock()

@@ -155,7 +155,7 @@ func TestBlocksByRule(t *testing.T) {
 	}
 }
 
-// world is what States looks at.
+// world is the installation that States looks at.
 type world struct {
 	now     time.Time
 	cluster api.Cluster

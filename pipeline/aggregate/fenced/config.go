@@ -51,8 +51,8 @@ type Config struct {
 	// what brokers remember. Zero is an hour.
 	HeartbeatEvery time.Duration
 
-	// RefreshEvery is how often Identity.Run renews the producer id's epoch, so that the
-	// coordinator does not forget it (transactional.id.expiration.ms, a week). Zero is a day.
+	// RefreshEvery is the interval at which Identity.Run renews the producer id's epoch, so that the coordinator does
+	// not forget it (transactional.id.expiration.ms, a week). Zero is a day.
 	RefreshEvery time.Duration
 
 	// MaxSequence is the number of records of one epoch and partition after which the epoch is
@@ -62,8 +62,8 @@ type Config struct {
 	// Codec compresses batches. Zero is lz4.
 	Codec sarama.CompressionCodec
 
-	// RequestTimeout is how long a leader waits for its replicas before it answers with a timeout.
-	// It should be below the clients' Net.ReadTimeout. Zero is 10 s.
+	// RequestTimeout bounds a leader's wait for its replicas before it answers with a timeout. It should be below the
+	// clients' Net.ReadTimeout. Zero is 10 s.
 	RequestTimeout time.Duration
 
 	// OnError is called for every failed attempt, also if it is repeated. It must not block. Nil is

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// fault is what happens to a produce request.
+// fault selects the fate of a produce request.
 type fault int
 
 const (

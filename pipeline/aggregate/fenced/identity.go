@@ -56,7 +56,7 @@ type Identity struct {
 	warned time.Time // when retries were last logged
 }
 
-// warnEvery is how often retries are logged, for all writers of an owner together. It has one for
+// warnEvery is the interval between log lines about retries, for all writers of an owner together. It has one for
 // every partition that it forwards to, and one failed broker makes them all retry.
 const warnEvery = 10 * time.Second
 

@@ -7,9 +7,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Link is what many writers share: connections to the brokers, a few to each. A client of sarama finds out
-// who leads what; its own connections are not used to append, since a broker works on one request of a
-// connection at a time, and an append waits for replicas.
+// Link shares connections to the brokers among many writers, a few to each. A client of sarama finds out who leads
+// what; its own connections are not used to append, since a broker works on one request of a connection at a time,
+// and an append waits for replicas.
 //
 // Close it after the writers have returned, and before the client, which it does not own.
 type Link struct {

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// connections is how many a Link opens to a broker. The broker works on one request of each at a time; more
+	// connections bounds a Link's connections to a broker. The broker works on one request of each at a time; more
 	// than a few that wait for replicas gain little, since what waits for a connection shares the next request.
 	connections = 4
 
 	// requestBytes bounds what shares a request, before compression. One batch is always sent.
 	requestBytes = 1 << 20
 
-	// idleFor is how long an unused connection is trusted. Brokers close one after ten minutes, and what is
+	// idleFor is the time for which an unused connection is trusted. Brokers close one after ten minutes, and what is
 	// between may forget it sooner: what is sent on it then is lost, and waits for an error first.
 	idleFor = 3 * time.Minute
 )

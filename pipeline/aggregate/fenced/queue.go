@@ -63,7 +63,7 @@ func (w *Writer) AwaitRoom(ctx context.Context) error {
 	return w.WaitBelow(ctx, w.id.cfg.QueueBytes)
 }
 
-// room is how many bytes may be queued.
+// room returns the bytes that may be queued.
 func (w *Writer) room(urgent bool) int {
 	if urgent {
 		return 2 * w.id.cfg.QueueBytes

@@ -17,7 +17,7 @@ const fencePrefix = "\x00fence"
 // shutOut is the epoch of a producer id that is never used again.
 const shutOut = math.MaxInt16
 
-// FenceRecord is what a fence record says about the owner that appended it.
+// FenceRecord describes the owner that appended a fence record.
 type FenceRecord struct {
 	TransactionalID string    `json:"id"`
 	ProducerID      int64     `json:"pid"`

@@ -80,7 +80,7 @@ func (n *narrow) together(t *testing.T, first *Writer, meanwhile func(), ws ...*
 	return errs
 }
 
-// waits is how many jobs wait.
+// waits counts the jobs that wait.
 func (n *narrow) waits() (all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

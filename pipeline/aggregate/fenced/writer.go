@@ -57,7 +57,7 @@ type entry struct {
 // Done receives the outcome of a record: see Append.
 type Done func(offset int64, at time.Time, err error)
 
-// ack is where a batch was appended.
+// ack is the offset of an appended batch.
 type ack struct {
 	offset int64 // of its first record
 	at     time.Time

@@ -128,7 +128,7 @@ type aSession struct {
 
 func (s aSession) Context() context.Context { return s.ctx }
 
-// cpuTime is what the process has used until now: on a busy machine it says more than time does.
+// cpuTime returns the process' CPU time: on a busy machine it says more than time does.
 func cpuTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

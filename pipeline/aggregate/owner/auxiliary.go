@@ -36,13 +36,12 @@ type Aux struct {
 }
 
 const (
-	// AuxRetries is how often sarama retries by itself. It keeps a list of so many entries of 32
-	// bytes for each partition that it writes to. A message that fails after that is queued here
-	// again.
+	// AuxRetries is the number of sarama's own retries. It keeps a list of so many entries of 32 bytes for each
+	// partition that it writes to. A message that fails after that is queued here again.
 	AuxRetries = 8
 	auxPause   = time.Second
 
-	// auxEndsWithin is how long Run may take after its context has ended.
+	// auxEndsWithin bounds Run after its context has ended.
 	auxEndsWithin = 5 * time.Second
 )
 
@@ -52,8 +51,7 @@ const (
 	AuxBatch      = 832 << 10
 	maxDeadLetter = 768 << 10
 
-	// letterRoom is what a dead letter needs beside its value: headers, a key, and the batch around
-	// it.
+	// letterRoom is a dead letter's size beside its value: headers, a key, and the batch around it.
 	letterRoom = 16 << 10
 )
 
@@ -79,7 +77,7 @@ func NewAux(p sarama.AsyncProducer, b *budget.Budget, onError func(error)) *Aux 
 	return &Aux{producer: p, budget: b, onError: onError, work: make(chan struct{}, 1)}
 }
 
-// auxMark is what a message comes back with.
+// auxMark comes back with a message's result.
 type auxMark struct {
 	ticketMark
 	kind budget.Kind
@@ -238,7 +236,7 @@ func (s *Aux) pass(ctx context.Context) {
 	}
 }
 
-// takeAtOnce is how much of the queue may precede a record that goes ahead of it.
+// takeAtOnce bounds the part of the queue that may precede a record that goes ahead of it.
 const takeAtOnce = 256
 
 // take takes the messages to send next, and returns the list that they come from.

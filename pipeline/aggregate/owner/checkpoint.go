@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// sliceTime is how long a checkpoint delays events at a time. sliceBytes is how much it queues
-	// before it waits for the changelog.
+	// sliceTime bounds a checkpoint's delay of events at a time. sliceBytes is the amount that it queues before it
+	// waits for the changelog.
 	sliceTime  = 500 * time.Microsecond
 	sliceBytes = 128 << 10
 

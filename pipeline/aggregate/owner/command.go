@@ -123,8 +123,8 @@ func (c *commands) audit(ctx context.Context, rec *shard.CommandRecord, at event
 	return nil
 }
 
-// changedOwner says how far a command is whose partition has ended here. The next owner knows of
-// the events, but not of commands, and does not continue it.
+// changedOwner reports the progress of a command whose partition has ended here. The next owner knows of the events,
+// but not of commands, and does not continue it.
 func (c *commands) changedOwner(rec *shard.CommandRecord) error {
 	keys := len(rec.AllKeys())
 	if keys == 1 {
@@ -134,7 +134,7 @@ func (c *commands) changedOwner(rec *shard.CommandRecord) error {
 		c.id, keys-c.out.waits.left(rec.ID, keys), keys)
 }
 
-// notYet says how far a command is that was not done in time, and how late its partition is.
+// notYet reports the progress of a command that was not done in time, and its partition's lag.
 func (c *commands) notYet(ctx context.Context, rec *shard.CommandRecord, far string, err error) error {
 	if c.ctx.Err() != nil && ctx.Err() == nil {
 		return c.changedOwner(rec)

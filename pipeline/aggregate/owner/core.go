@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// core is what the parts of a Partition share: the shard, its lock, and the partition's end.
+// core is the state shared by a Partition's parts: the shard, its lock, and the partition's end.
 type core struct {
 	env *Env
 	log *slog.Logger

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lookAtEnds is how often to check moved ends of blocks that wait to be published.
+// lookAtEnds is the interval between looks at moved ends of blocks that wait to be published.
 const lookAtEnds = 50 * time.Millisecond
 
 // ends publishes ends of blocks that moved.

@@ -19,8 +19,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Env is what all partitions of an instance share. It does not change after the first partition was
-// made.
+// Env is the state shared by all partitions of an instance. It does not change after the first partition was made.
 type Env struct {
 	Names      topics.Names
 	Partitions int32 // how many there are, owned or not

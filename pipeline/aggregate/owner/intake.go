@@ -59,7 +59,7 @@ func (i *intake) process(b *Bundle) {
 	i.mu.Unlock()
 }
 
-// applyAtOnce is how many records that no rule counts may delay other goroutines.
+// applyAtOnce bounds the records that no rule counts which may delay other goroutines.
 const applyAtOnce = 256
 
 // apply applies the first of a bundle's records, until enough are gathered. It reports whether

@@ -7,8 +7,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// levelsEvery is how long changes of a key's level are collected, so that a busy key is published once
-// and not at each event.
+// levelsEvery is the time for which changes of a key's level are collected, so that a busy key is published once and
+// not at each event.
 const levelsEvery = time.Millisecond
 
 // levels publishes what keys have counted under strict limits.

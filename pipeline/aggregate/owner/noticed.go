@@ -14,7 +14,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// maxNoticed is how many names that producers choose are told apart, and maxNoticedName how many bytes of each.
+// maxNoticed bounds the names, chosen by producers, that are told apart, and maxNoticedName the bytes of each.
 const (
 	maxNoticed     = 100
 	maxNoticedName = 64
@@ -60,7 +60,7 @@ type misplaced struct {
 	told   map[string]toldOf
 }
 
-// toldOf is when a producer was logged last, and how many events of it there were then.
+// toldOf is the time of a producer's last log line, and its number of events then.
 type toldOf struct {
 	at     time.Time
 	events uint64

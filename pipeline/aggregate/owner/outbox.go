@@ -196,7 +196,7 @@ func (o *outbox) forwardsFull() bool { return len(o.over) > 0 || o.env.Forwardin
 // auxFull reports whether the queue for the audit and the dead-letter topic is full.
 func (o *outbox) auxFull() bool { return o.env.Aux != nil && o.env.Aux.full() }
 
-// crowds are what has no room.
+// crowds have no room.
 type crowds struct {
 	writers []Writer
 	loops   []int32

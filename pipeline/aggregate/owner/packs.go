@@ -39,7 +39,7 @@ func (f *Forwarding) forwarded(to int32, bytes int64) {
 	f.add(budget.Forwards, bytes)
 }
 
-// beyond is how much of what waits for a partition is shared.
+// beyond returns the shared part of a partition's waiting bytes.
 func (f *Forwarding) beyond(bytes int64) int64 { return max(0, bytes-f.own) }
 
 func (f *Forwarding) add(kind budget.Kind, bytes int64) {
@@ -55,7 +55,7 @@ func (f *Forwarding) add(kind budget.Kind, bytes int64) {
 	}
 }
 
-// free is how much more may wait of what is shared.
+// free returns the room left in the shared part.
 func (f *Forwarding) free() int64 { return max(0, f.budget.ForwardsLimit()/2-f.shared.Load()) }
 
 // full reports whether as much waits as may wait in all.

@@ -179,7 +179,7 @@ func (p *Partition) Fail(err error) { p.core.fail(err) }
 // Context ends with the partition.
 func (p *Partition) Context() context.Context { return p.core.ctx }
 
-// StateBytes is how much the keys' states and their index take, as of a moment ago.
+// StateBytes returns the memory of the keys' states and their index, as of a moment ago.
 func (p *Partition) StateBytes() int64 { return p.core.stateBytes.Load() }
 
 // Use makes the partition count by a version of the rules from its next event on, and evaluates its
@@ -201,7 +201,7 @@ func (p *Partition) View(f func(*shard.Shard, *Rules)) {
 	f(p.core.shard, p.core.rules)
 }
 
-// SliceTime is how long whoever examines many keys may delay events at a time.
+// SliceTime bounds the delay of events at a time by whoever examines many keys.
 const SliceTime = sliceTime
 
 // ViewSome is View for callers that examine many keys. It calls f repeatedly, until f returns false

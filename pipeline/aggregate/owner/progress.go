@@ -12,8 +12,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// AnswerWithin is how long the fetches of an owned partition may stay unanswered before the
-// instance is not ready. Brokers answer ten times a second, even without records.
+// AnswerWithin is the time for which the fetches of an owned partition may stay unanswered before the instance is not
+// ready. Brokers answer ten times a second, even without records.
 const AnswerWithin = 5 * time.Second
 
 // progress reads the sources, and knows how far they are counted. Its exported methods are a
@@ -34,7 +34,7 @@ func (p *progress) Read(src shard.Source) *kafkalog.Reader {
 	return r
 }
 
-// Backlog is what waits to be counted from a source of an owned partition.
+// Backlog counts the records to be counted from a source of an owned partition.
 type Backlog struct {
 	Records int64
 	Behind  time.Duration // age of the record counted last; 0 if none waits
@@ -78,7 +78,7 @@ func (p *progress) Lateness(at time.Time) string {
 	return fmt.Sprintf("partition %d is %s", p.id, strings.Join(late, ", and "))
 }
 
-// Standing is how far the event partition is counted here.
+// Standing is the progress of the event partition here.
 type Standing struct {
 	End   int64     // of the partition, as Kafka last answered; -1: never
 	EndAt time.Time // when it answered
@@ -99,7 +99,7 @@ func (p *progress) Standing() Standing {
 	return s
 }
 
-// Heard is when both of the partition's fetches had last been answered.
+// Heard returns the time at which both of the partition's fetches had last been answered.
 func (p *progress) Heard() time.Time {
 	at := time.Now()
 	for src := range p.readers {

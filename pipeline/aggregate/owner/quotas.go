@@ -7,7 +7,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 )
 
-// lookAtQuotas is how often to check what is left under limits with `quota` and waits to be published.
+// lookAtQuotas is the interval between looks at remainders under limits with `quota` that wait to be published.
 const lookAtQuotas = 100 * time.Millisecond
 
 // quotas publishes what keys have left.

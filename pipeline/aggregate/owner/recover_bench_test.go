@@ -61,7 +61,7 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	}
 }
 
-// aChangelog is what a partition's checkpoints wrote, one behind each of some rounds of events, in batches.
+// aChangelog is the output of a partition's checkpoints, one behind each of some rounds of events, in batches.
 func aChangelog(tb testing.TB, rounds, events int) (log [][]kafkalog.Record) {
 	tb.Helper()
 	p := lonePartition(tb)

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Sight is what operators see of an opened partition.
+// Sight is an operator's view of an opened partition.
 type Sight struct {
 	Keys    int
 	Bytes   int64     // of the keys' states and their index

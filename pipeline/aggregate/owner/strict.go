@@ -89,8 +89,7 @@ func (o *outbox) ownStrict(p *Partition) {
 	o.env.Strict.Own(o.id, p, o.strict)
 }
 
-// LastGrants says which Redis may have granted permits when the partition was taken over; nil when
-// none has.
+// LastGrants names the Redis that may have granted permits when the partition was taken over; nil when none has.
 func (s *strict) LastGrants() *protocol.Grants {
 	s.lock()
 	defer s.mu.Unlock()

@@ -103,7 +103,7 @@ func (t *takeover) read(ctx context.Context, through int64) error {
 	return nil
 }
 
-// takenAtOnce is how many records are read before they are loaded.
+// takenAtOnce is the number of records that are read before they are loaded.
 const takenAtOnce = 256
 
 // take takes in a record of the changelog. It is loaded with others.
@@ -139,7 +139,7 @@ func (t *takeover) load() error {
 	return nil
 }
 
-// checkedAtOnce is how many states are looked at before the end of ctx is.
+// checkedAtOnce is the number of states between two looks at the end of ctx.
 const checkedAtOnce = 1 << 13
 
 // check looks at every state that was loaded.

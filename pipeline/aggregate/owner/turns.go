@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// turnTime is how long a goroutine with much to do works before it lets others of the process run.
+// turnTime is the time after which a goroutine with much to do lets others of the process run.
 //
 // Go takes the processor away from a goroutine after 10 ms, wherever that is, and whoever it has woken
 // inherits what is left of these. If that one holds a partition's lock, its events wait until all others with

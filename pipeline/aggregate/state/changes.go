@@ -77,8 +77,8 @@ type Cut struct {
 // Len returns how many blocks are left to read, at most.
 func (c *Cut) Len() int { return c.table.dirty[c.gen].len - c.next }
 
-// cutAhead is how many changes before it is read a chunk is asked for: changes are in the order of events, and lie
-// anywhere in memory.
+// cutAhead is the distance, in changes, at which a chunk is asked for before it is read: changes are in the order of
+// events, and lie anywhere in memory.
 const cutAhead = 8
 
 // Next looks at the next change, and returns its block if that was not read yet; it treats it as copied. It

@@ -80,8 +80,8 @@ func (t *Table) Find(hash uint64, key []byte) (Ref, bool) {
 	return sub.slots[i].ref, true
 }
 
-// prefetchMost is how much of a chunk is asked for ahead. Keys that have more are mostly those of many events, which
-// are in the processor's cache anyway.
+// prefetchMost bounds the part of a chunk that is asked for ahead. Keys that have more are mostly those of many
+// events, which are in the processor's cache anyway.
 const prefetchMost = 512
 
 // Expect says that the key of a hash is going to be asked for. See Warm.

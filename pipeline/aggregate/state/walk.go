@@ -13,10 +13,10 @@ func (t *Table) Walk(part, place int, each func(Ref) bool) (next int) {
 	return -1
 }
 
-// Size is how many places a part has.
+// Size counts the places of a part.
 func (t *Table) Size(part int) int { return len(t.subs[part].slots) }
 
-// Place is where a walk over a Table's memory goes on. The zero value is the beginning.
+// Place is the position of a walk over a Table's memory. The zero value is the beginning.
 type Place struct {
 	class int
 	chunk uint32

@@ -10,8 +10,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// hedgeAfter is how long a broker may take before the next one is asked as well. It only has to be
-// well below a group's session timeout: the first answer counts, from whichever broker.
+// hedgeAfter is the time after which the next broker is asked as well. It only has to be well below a group's session
+// timeout: the first answer counts, from whichever broker.
 const hedgeAfter = 300 * time.Millisecond
 
 // askAny asks one broker after the other a question that each can answer, and returns the first

@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/internal/retry"
 )
 
-// pollEvery is how often brokers are asked whether they know a new topic.
+// pollEvery is the interval at which brokers are asked whether they know a new topic.
 const pollEvery = 50 * time.Millisecond
 
 // found is a topic that exists.
@@ -176,8 +176,8 @@ func (e *ensurer) create(ctx context.Context, specs []spec, have map[string]foun
 	return errors.Join(errs...)
 }
 
-// controllerTries is how many controllers are asked to create a topic. After a failure the next one
-// is elected within seconds.
+// controllerTries bounds the controllers that are asked to create a topic. After a failure the next one is elected
+// within seconds.
 const controllerTries = 20
 
 // createOne asks the controller. sarama remembers which broker that is, even after it has failed.

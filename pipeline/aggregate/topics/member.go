@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Member is what the group's members tell each other in their user data.
+// Member is the user data by which the group's members know each other.
 type Member struct {
 	Advertise string // host:port of its HTTP API
 	Rules     string // the hash of its rule set, in hexadecimal

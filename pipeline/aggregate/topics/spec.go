@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// spec is how one topic should be.
+// spec is the wanted form of one topic.
 type spec struct {
 	name       string
 	partitions int32

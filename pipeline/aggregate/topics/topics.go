@@ -64,8 +64,8 @@ type Config struct {
 	// longest block.
 	EventRetention, LoopRetention, VerdictRetention, AuditRetention, DeadLetterRetention time.Duration
 
-	// LongestVerdict is how long the rules need verdicts. They are kept for as long, if that is more
-	// than VerdictRetention. Zero is unknown.
+	// LongestVerdict is the time for which the rules need verdicts. They are kept for as long, if that is more than
+	// VerdictRetention. Zero is unknown.
 	LongestVerdict time.Duration
 }
 
@@ -81,7 +81,7 @@ type Layout struct {
 	// MaxBytes is each topic's max.message.bytes by name; 0 if this client may not read it.
 	MaxBytes map[string]int
 
-	// VerdictRetention is how long verdicts are kept; 0 if there is no limit, or it is unknown.
+	// VerdictRetention is the retention of verdicts; 0 if there is no limit, or it is unknown.
 	VerdictRetention time.Duration
 
 	// Advice lists the settings that are worse than recommended, and how to fix them.
