@@ -6,6 +6,21 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 )
 
+// ProducerPart asks for part i of the table of producers to be written, if it had changed at the
+// last cut. It is called for each part before End.
+func (c *Cut) ProducerPart(i int, clock Clock) {
+	part := &c.shard.intake.producers.parts[i]
+	if !part.due {
+		return
+	}
+	value := part.copied
+	if value == nil {
+		value = part.append(nil, c.shard.log.Time(clock)-forgetProducers)
+	}
+	part.due, part.copied = false, nil
+	c.shard.log.out.States = append(c.shard.log.out.States, Append{Key: []byte(partKey(i, part.version)), Value: value})
+}
+
 // Cut is a checkpoint that is being made.
 type Cut struct {
 	shard  *Shard

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"errors"
+
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -66,3 +68,9 @@ type Stepped struct {
 	Result *rules.Result
 	Above  []rules.Above // the limits that it counted above
 }
+
+// ErrFinal is wrapped by errors that another takeover of the partition does not resolve.
+var ErrFinal = errors.New("shard: retrying does not help")
+
+// ErrNewerFormat says that a record is of a format that this program does not know.
+var ErrNewerFormat = errors.New("shard: written by a newer program")

@@ -1,9 +1,11 @@
 package shard
 
 import (
+	"encoding/json"
+	"fmt"
+
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/rules"
 )
 
 // A level says to those who grant permits what a key has counted under its strict limits, and which
@@ -90,15 +92,14 @@ func (l *Levels) Publish(most int) (more bool, err error) {
 }
 
 func (l *Levels) publishLevel(key string, settles []string) error {
-	ref, known := l.table.Get([]byte(key))
+	ref, b, known, err := l.table.lookUp([]byte(key))
+	if err != nil {
+		return err
+	}
 	if !known {
 		// There is nothing but permits to settle: a level of 0 is behind any other.
 		l.appendLevel(&protocol.Level{Key: key, Settles: settles}, nil)
 		return nil
-	}
-	b, err := decodeBlock(l.table.Block(ref))
-	if err != nil {
-		return err
 	}
 	rec := l.table.stateRecord(new([]byte), ref)
 	l.table.Copied(ref)
@@ -128,24 +129,6 @@ func (l *Levels) levelOf(key string, state []byte, settles []string) *protocol.L
 	return level
 }
 
-// fromStrict is until when commands exempt a key from all of its strict limits; 0 for not at all.
-func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.Micros {
-	given := rules.ExemptionsOf(state)
-	if len(given) == 0 && len(x.byKey) == 0 {
-		return 0
-	}
-	dims, err := event.ParseKey([]byte(key))
-	if err != nil {
-		return 0
-	}
-	all := []rules.Exemptions{given}
-	x.about(dims, func(_ string, one rules.Exemptions) bool {
-		all = append(all, one)
-		return true
-	})
-	return max(0, set.ExemptFrom(dims, all...))
-}
-
 // isStrict reports whether a key may have strict limits.
 func (l *Levels) isStrict(key []byte) bool {
 	if !l.on {
@@ -153,21 +136,6 @@ func (l *Levels) isStrict(key []byte) bool {
 	}
 	dims, err := event.ParseKey(key)
 	return err == nil && l.rules.Set.StrictFor(dims)
-}
-
-// touch notes what an event means for a key's level. Also what was applied before: the level may not
-// have been published. A key without a state is not known: it learns nothing from what only tells.
-func (in *intake) touch(w *rules.Work, permit string, known bool) {
-	if !in.levels.on || in.log.cfg.NoLevels {
-		return
-	}
-	changes := permit != ""
-	for i := range w.Hits {
-		changes = changes || w.Hits[i].Limit.Strict && (known || !w.Hits[i].Tells)
-	}
-	if changes {
-		in.levels.add(w.Key, permit)
-	}
 }
 
 // asks notes that a key's level waits for its state.
@@ -212,4 +180,57 @@ func (l *Levels) appendOwn(r *protocol.Record, ack *Ack) {
 	}
 	ack.own = r
 	l.log.out.Verdicts = append(l.log.out.Verdicts, Append{Key: key, Value: value, Urgent: true, Ack: ack})
+}
+
+// grantedKey is the key of the changelog's record of which Redis may have granted permits last. It is
+// durable before the first grants of that Redis: who takes over knows of all permits that may be out.
+const grantedKey = "\x00granted"
+
+// It names none where only some limits may be granted: who takes over then begins again to open the memory.
+type grantedRecord struct {
+	Run     string `json:"run"`
+	Life    string `json:"life"`
+	HoldsOf uint64 `json:"holds_of,omitempty"`
+	Longest int64  `json:"longest_hold,omitempty"`
+}
+
+func grantedBy(g *protocol.Grants) grantedRecord {
+	if g.Hold > 0 {
+		return grantedRecord{HoldsOf: g.HoldsOf, Longest: int64(g.Longest)}
+	}
+	return grantedRecord{g.Run, g.Life, g.HoldsOf, int64(g.Longest)}
+}
+
+// LastGrants says which Redis may have granted permits when the partition was taken over, without
+// until when; nil when none has.
+func (l *Levels) LastGrants() *protocol.Grants { return l.lastGrants }
+
+// Grant asks for a grants record in the verdict topic. It comes back in Effects.Strict.
+func (l *Levels) Grant(g *protocol.Grants) error {
+	if l.granted != nil && grantedBy(l.granted) == grantedBy(g) {
+		l.appendOwn(&protocol.Record{Grants: g}, &Ack{})
+		return nil
+	}
+	value, err := json.Marshal(grantedBy(g))
+	if err != nil {
+		return fmt.Errorf("note which Redis may grant permits: %w", err)
+	}
+	l.log.out.States = append(l.log.out.States, Append{Key: []byte(grantedKey), Value: value, Urgent: true, Ack: &Ack{grants: g}})
+	return nil
+}
+
+// grantedDurable publishes grants that are noted in the changelog.
+func (l *Levels) grantedDurable(g *protocol.Grants) {
+	l.granted = g
+	l.appendOwn(&protocol.Record{Grants: g}, &Ack{})
+}
+
+func (l *Levels) loadGranted(value []byte) error {
+	var rec grantedRecord
+	if err := json.Unmarshal(value, &rec); err != nil {
+		return fmt.Errorf("%w: which Redis may grant permits: %w", ErrFinal, err)
+	}
+	l.lastGrants = &protocol.Grants{Run: rec.Run, Life: rec.Life, HoldsOf: rec.HoldsOf, Longest: event.Micros(rec.Longest)}
+	l.granted = l.lastGrants
+	return nil
 }

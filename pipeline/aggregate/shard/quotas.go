@@ -153,14 +153,6 @@ func (m *Quotas) leftByCommand(key string, kind rules.CommandKind, all []rules.L
 	}
 }
 
-// leftAgain says what is left to a key whose event was applied before: whether that was published is
-// not known.
-func (in *intake) leftAgain(w *rules.Work, state []byte, clock Clock) {
-	if slices.ContainsFunc(w.Hits, func(h rules.Hit) bool { return h.Limit.Quota }) {
-		in.quotas.noteLeft(w.Key, in.rules.stepper.LeftNow(state, w.Key), clock)
-	}
-}
-
 // Waiting is how many numbers of what is left wait to be published.
 func (m *Quotas) Waiting() int { return m.waiting }
 

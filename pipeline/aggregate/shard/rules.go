@@ -1,122 +1,207 @@
 package shard
 
 import (
-	"errors"
+	"encoding/hex"
+	"fmt"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Use makes the shard count by a version of the rules from its next event on. Ahead of the first
-// state by these rules it asks for a record that says so: after a crash right behind it, also under
-// the rules from before, all keys are judged. A pass over all keys is due after it: see
-// NextToJudge.
-func (j *Judge) Use(r Rules) error {
-	if r == j.rules.Rules {
+// Rules is a version of the group's rules. Number is 0 for a set that is in no topic.
+type Rules struct {
+	Number    int64
+	Published uint64 // what those who ask for permits know it by
+	Set       *rules.Set
+}
+
+func (r *Rules) hash() string { return hex.EncodeToString(r.Set.Hash[:]) }
+
+// inUse is the version of the rules that the shard counts by, and all that follows from it.
+type inUse struct {
+	Rules
+	matcher    *rules.Matcher
+	stepper    *rules.Stepper
+	permits    *rules.Permits         // nil: no rule is strict
+	vocabulary *rules.VocabularyCheck // nil: none is declared
+
+	exempt  exemptions // that commands gave
+	scratch []byte     // a block in the making
+}
+
+// noteExemptions follows the exemptions in a key's state.
+func (u *inUse) noteExemptions(key, state []byte) {
+	u.exempt.note(key, state)
+	u.useExemptions()
+}
+
+// useExemptions has the stepper ask only where there is something to find: to ask costs every
+// judged event.
+func (u *inUse) useExemptions() {
+	u.stepper.Exempt = nil
+	if len(u.exempt.byKey) > 0 {
+		u.stepper.Exempt = u.exempt.exempts
+	}
+}
+
+// inForce is what a limit has in force for a key at a time.
+func (u *inUse) inForce(state, key []byte, at event.Micros, limit string) *verdict.Verdict {
+	if len(state) == 0 {
 		return nil
 	}
-	before := j.rules.Set
-	j.setRules(r)
-	j.judged.change(r.Set)
-	if j.levels.announce(before) {
-		j.judged.done = 0
+	for _, e := range u.Set.Explain(state, key, at, "") {
+		if e.Rule == limit {
+			return e.Verdict
+		}
 	}
-	j.rules.stepper.AfterJudged(j.judged.limits, j.judged.doubted)
-	return j.noteJudged()
+	return nil
 }
 
-// AllJudged reports whether all keys are judged by the present rules.
-func (j *Judge) AllJudged() bool { return j.judged.done == judgedAll }
-
-// JudgedParts is how many of Parts the present pass, or the last, has been through.
-func (j *Judge) JudgedParts() int { return j.judged.done }
-
-// NextToJudge copies the keys of the first part of the table that the pass by a version of the
-// rules has not been through; false after the last, and when there are newer rules. Keys that come
-// meanwhile are counted by the new rules already. A pass that an owner before has begun goes on
-// where it was.
-func (j *Judge) NextToJudge(r Rules) (keys [][]byte, more bool) {
-	if j.rules.Rules != r || j.judged.done == judgedAll {
-		return nil, false
+// erased are the record keys of all that may be in the verdict topic about a key: of what its
+// rules are now, and of what was in force.
+func (u *inUse) erased(key []byte, changes []verdict.Verdict) [][]byte {
+	out := u.Set.RecordKeys(key)
+	for i := range changes {
+		if !u.Set.Names(changes[i].Rule) {
+			out = append(out, verdict.AppendRecordKey(nil, &changes[i]))
+		}
 	}
-	for ref := range j.table.Part(j.judged.done) {
-		keys = append(keys, append([]byte(nil), j.table.Key(ref)...))
-	}
-	return keys, true
+	return out
 }
 
-// PartJudged notes that the pass is through the keys that NextToJudge returned last.
-func (j *Judge) PartJudged(r Rules) {
-	if j.rules.Rules == r {
-		j.judged.done++
-	}
+// exemptions are those that commands gave to keys with a uid. They hold for every key that has the
+// same dimensions, and maybe others, as in a rule file; all of these are in one partition. Where
+// they are kept is the states of the keys that the commands named: this only finds them.
+type exemptions struct {
+	byKey   map[string]rules.Exemptions // by a key's text
+	choices [][]string                  // the choices of dimensions that keys in it have, or had
+	alone   map[string]rules.Exemptions // of keys without a uid: each holds for its own key only
 }
 
-// PassDone notes that the pass is through all keys.
-func (j *Judge) PassDone(r Rules) error {
-	if j.rules.Rules != r {
-		return nil // its own pass sees all keys
+// note takes over what a key's state says.
+func (x *exemptions) note(key, state []byte) {
+	given := rules.ExemptionsOf(state)
+	if len(given) == 0 {
+		x.forget(key)
+		return
 	}
-	j.judged = judgedBy(r.Set)
-	if j.levels.announced.pass {
-		j.levels.announced.pass = false
-		j.levels.say()
-	}
-	return j.noteJudged()
-}
-
-// Key judges a key by the present rules, and returns how many verdicts changed.
-func (j *Judge) Key(key []byte, clock Clock) (changed int, err error) {
-	ref, ok := j.table.Get(key)
-	if !ok {
-		return 0, nil // it left meanwhile
-	}
-	b, err := decodeBlock(j.table.Block(ref))
+	dims, err := event.ParseKey(key)
 	if err != nil {
-		return 0, errors.Join(errBlock, err)
+		return
 	}
-	if j.levels.announced.pass && len(j.rules.stepper.Level(b.state).Limits) > 0 {
-		j.levels.add(key, "")
-	}
-	next, res := j.rules.stepper.Rejudge(append(j.rules.scratch[:0], blockHeaderSpace[:]...), b.state, key, j.log.Time(clock))
-	j.rules.scratch = next
-	if len(res.Changes) > 0 {
-		b.spent = res.SpentAt
-		ref = j.table.Replace(ref, key, putBlockHeader(next, &b))
-		j.verdicts.issue(ref, res.Changes, event.NoTime)
-	}
-	j.quotas.noteLeft(key, j.rules.stepper.Left(), clock)
-	if j.rules.stepper.Fuses != nil {
-		if b, err := decodeBlock(j.table.Block(ref)); err == nil {
-			j.rules.stepper.NoteState(b.state, key)
+	if !hasUID(dims) {
+		if x.alone == nil {
+			x.alone = map[string]rules.Exemptions{}
 		}
+		x.alone[string(key)] = given
+		return
 	}
-	return len(res.Changes), nil
+	if x.byKey == nil {
+		x.byKey = map[string]rules.Exemptions{}
+	}
+	x.byKey[string(key)] = given
+	var names []string
+	for _, d := range dims {
+		names = append(names, d.Name)
+	}
+	if !slices.ContainsFunc(x.choices, func(c []string) bool { return slices.Equal(c, names) }) {
+		x.choices = append(x.choices, names)
+	}
 }
 
-// restoreJudged takes over what the last checkpoint says. One that says nothing is of an older
-// program, or was never written: then every limit may have been judged by another set, and was if
-// the checkpoint's set was another one.
-func (j *Judge) restoreJudged(c *checkpoint) error {
-	if c.Judged != nil {
-		was, err := c.Judged.judged()
-		if err != nil {
-			return err
+func (x *exemptions) forget(key []byte) {
+	delete(x.byKey, string(key))
+	delete(x.alone, string(key))
+}
+
+// exempts reports whether a key, its dimensions sorted, is exempt under a limit at a time.
+func (x *exemptions) exempts(l *rules.Limit, key []event.Dim, at event.Micros) (yes bool) {
+	x.about(key, func(_ string, given rules.Exemptions) bool {
+		yes = given.Spare(l, at)
+		return !yes
+	})
+	return yes
+}
+
+// about calls f with what was given to keys whose dimensions a key has, and their texts, until f returns
+// false.
+func (x *exemptions) about(key []event.Dim, f func(of string, given rules.Exemptions) bool) {
+	var text []byte
+	for _, names := range x.choices {
+		text = text[:0]
+		for _, d := range key {
+			if slices.Contains(names, d.Name) {
+				text = event.AppendDim(text, d.Name, d.Value)
+			}
 		}
-		j.judged = was
-	} else if j.table.Len() > 0 {
-		j.judged = judged{pass: j.rules.Set.Hash, limits: j.rules.Set.Judged(), doubted: c.Rules == "" || c.Rules == j.rules.hash()}
-		for hash := range j.judged.limits {
-			j.judged.limits[hash] = rules.JudgedBy{}
+		if given, known := x.byKey[string(text)]; known && !f(string(text), given) {
+			return
 		}
 	}
-	before := j.judged.pass
-	j.judged.change(j.rules.Set)
-	j.rules.stepper.AfterJudged(j.judged.limits, j.judged.doubted)
-	if j.judged.pass == before {
-		return nil
+}
+
+// with are those that hold for a key, its dimensions sorted, at a time.
+func (x *exemptions) with(key []event.Dim, at event.Micros) (list []Exempted) {
+	own := event.FormatKey(key)
+	list = appendExempted(list, own, x.alone[own], at)
+	x.about(key, func(of string, given rules.Exemptions) bool {
+		list = appendExempted(list, of, given, at)
+		return true
+	})
+	return list
+}
+
+func (x *exemptions) all(at event.Micros) (list []Exempted) {
+	for _, by := range []map[string]rules.Exemptions{x.byKey, x.alone} {
+		for key, given := range by {
+			list = appendExempted(list, key, given, at)
+		}
 	}
-	// As in Use: if this owner crashes behind its first states, and the rules of before come back, they were
-	// judged by others meanwhile.
-	return j.noteJudged()
+	return list
+}
+
+// fromStrict is until when commands exempt a key from all of its strict limits; 0 for not at all.
+func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.Micros {
+	given := rules.ExemptionsOf(state)
+	if len(given) == 0 && len(x.byKey) == 0 {
+		return 0
+	}
+	dims, err := event.ParseKey([]byte(key))
+	if err != nil {
+		return 0
+	}
+	all := []rules.Exemptions{given}
+	x.about(dims, func(_ string, one rules.Exemptions) bool {
+		all = append(all, one)
+		return true
+	})
+	return max(0, set.ExemptFrom(dims, all...))
+}
+
+// Exempted is what a command exempted: a key's text, and how.
+type Exempted struct {
+	Key string
+	rules.Given
+}
+
+func appendExempted(list []Exempted, key string, given rules.Exemptions, at event.Micros) []Exempted {
+	for _, g := range given.Given(at) {
+		list = append(list, Exempted{key, g})
+	}
+	return list
+}
+
+func hasUID(key []event.Dim) bool {
+	return slices.ContainsFunc(key, func(d event.Dim) bool { return d.Name == "uid" })
+}
+
+func unhex(dst []byte, text string) error {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(dst) {
+		return fmt.Errorf("checkpoint record: what was judged: %q is no hash of %d bytes", text, len(dst))
+	}
+	copy(dst, b)
+	return nil
 }

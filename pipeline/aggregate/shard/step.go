@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"slices"
+
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -93,5 +95,40 @@ func (in *intake) trace(w *rules.Work, g *gatheredStep, res rules.Result, clock 
 	}
 	if g.trace != nil {
 		in.spans.step(w, g, resultOf(&res), clock)
+	}
+}
+
+// touch notes what an event means for a key's level. Also what was applied before: the level may not
+// have been published. A key without a state is not known: it learns nothing from what only tells.
+func (in *intake) touch(w *rules.Work, permit string, known bool) {
+	if !in.levels.on || in.log.cfg.NoLevels {
+		return
+	}
+	changes := permit != ""
+	for i := range w.Hits {
+		changes = changes || w.Hits[i].Limit.Strict && (known || !w.Hits[i].Tells)
+	}
+	if changes {
+		in.levels.add(w.Key, permit)
+	}
+}
+
+// unpermitted counts, by rule, that an event counted under strict limits without a permit.
+func (in *intake) unpermitted(hits []rules.Hit) {
+	last := -1
+	for i := range hits {
+		l := hits[i].Limit
+		if l.Strict && hits[i].Amount > 0 && l.Rule.Index != last {
+			last = l.Rule.Index
+			in.log.tally.Unpermitted[last]++
+		}
+	}
+}
+
+// leftAgain says what is left to a key whose event was applied before: whether that was published is
+// not known.
+func (in *intake) leftAgain(w *rules.Work, state []byte, clock Clock) {
+	if slices.ContainsFunc(w.Hits, func(h rules.Hit) bool { return h.Limit.Quota }) {
+		in.quotas.noteLeft(w.Key, in.rules.stepper.LeftNow(state, w.Key), clock)
 	}
 }

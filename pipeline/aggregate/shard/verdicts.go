@@ -2,19 +2,14 @@ package shard
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/rules"
 )
-
-// table holds the keys' states, and their verdicts on the way out, which a state's record names.
-type table struct {
-	*state.Table
-	issued issuedVerdicts
-	moved  movedEnds
-}
 
 // Verdicts publishes verdicts, each behind the state that caused it.
 type Verdicts struct {
@@ -77,24 +72,6 @@ func (vs *Verdicts) overtake(key string, changes []verdict.Verdict, erased bool)
 			vs.log.tally.Overtaken++
 		}
 	}
-}
-
-// stateRecord copies a key's state, with its unpublished verdicts, into a changelog record. Its
-// memory is taken off space, which is renewed when it does not suffice.
-func (t *table) stateRecord(space *[]byte, ref state.Ref) Append {
-	key, raw := t.Key(ref), t.Block(ref)
-	pending := t.moved.of(key, t.issued.of(key))
-	need := len(key) + wireBytes(pending, raw)
-	if cap(*space)-len(*space) < need {
-		*space = make([]byte, 0, max(need, cap(*space)))
-	}
-	start := len(*space)
-	buf := (*space)[start : start : start+need]
-	buf = append(buf, key...)
-	buf = appendWire(buf, pending, raw)
-	*space = (*space)[:start+need]
-	k := len(key)
-	return Append{Key: buf[:k:k], Value: buf[k:]}
 }
 
 // acked goes on with what waited for an append.
@@ -213,4 +190,60 @@ func jsonString(s string) []byte {
 		return []byte(`""`) // strings always marshal
 	}
 	return b
+}
+
+// lastOfEach leaves out what is replaced at once, as where a rule's window is another one and its
+// first event is over the limit: what the old one had in force is cleared, and a block is issued.
+// Both would have one seq, and readers keep what came first. Notices are each of their own.
+func lastOfEach(changes []verdict.Verdict) []verdict.Verdict {
+	replaced := func(i int) bool {
+		return changes[i].State != verdict.Warn && slices.ContainsFunc(changes[i+1:], func(v verdict.Verdict) bool {
+			return v.State != verdict.Warn && v.Rule == changes[i].Rule
+		})
+	}
+	kept := changes[:0:0]
+	for i := range changes {
+		if !replaced(i) {
+			kept = append(kept, changes[i])
+		}
+	}
+	return kept
+}
+
+// holdBack takes those out of changes that wait.
+func (vs *Verdicts) holdBack(key []byte, changes []verdict.Verdict, moves []rules.Move, clock Clock) []verdict.Verdict {
+	if len(moves) == 0 || clock.Broker == event.NoTime {
+		return changes
+	}
+	return slices.DeleteFunc(changes, func(v verdict.Verdict) bool {
+		i := slices.IndexFunc(moves, func(m rules.Move) bool { return m.Rule == v.Rule })
+		if i < 0 || v.State != verdict.Block {
+			return false
+		}
+		if e := vs.table.moved.find(string(key), v.Rule); e != nil && e.v != nil {
+			vs.log.tally.Overtaken++
+		}
+		return vs.table.moved.keep(string(key), &v, &moves[i], clock.Broker)
+	})
+}
+
+// EndsWaiting is how many ends of blocks have moved and wait to be published.
+func (vs *Verdicts) EndsWaiting() int { return vs.table.moved.waiting }
+
+// EndsDue returns the keys of which PublishEnds has something to publish now, or of all ends that
+// wait.
+func (vs *Verdicts) EndsDue(all bool, clock Clock) []string {
+	return vs.table.moved.due(clock.Broker, all)
+}
+
+// PublishEnds publishes the ends of a key's blocks that are due, which may be fewer than EndsDue
+// has found.
+func (vs *Verdicts) PublishEnds(key string, all bool, clock Clock) {
+	changes := vs.table.moved.take(key, clock.Broker, all)
+	ref, known := vs.table.Get([]byte(key))
+	if len(changes) == 0 || !known {
+		return
+	}
+	// Not the event's broker time: how long it waited on purpose is no latency.
+	vs.issue(ref, changes, event.NoTime)
 }
