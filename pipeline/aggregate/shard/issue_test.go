@@ -46,3 +46,19 @@ func TestLeftoversHaveTheirNumbers(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 }
+
+// The owner is told where each record of the verdict topic is, also of those that are no verdict from a state.
+func TestWhatIsPublishedSaysWhereItIs(t *testing.T) {
+	s := oneLimit(t)
+	for i, a := range []*Ack{{is: &issued{broker: 3}}, {erased: true}, {left: &verdict.Verdict{}}} {
+		a.record = Append{Key: []byte{byte(i)}, Value: []byte("body")}
+		s.Acked(a, int64(10+i), Clock{Local: 5, Broker: 7})
+		got, broker := s.Effects().Published[i], event.NoTime
+		if a.is != nil {
+			broker = a.is.broker
+		}
+		if got.Offset != int64(10+i) || got.Key[0] != byte(i) || string(got.Value) != "body" || got.At != 5 || got.Broker != broker {
+			t.Errorf("%+v", got)
+		}
+	}
+}

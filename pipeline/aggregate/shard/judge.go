@@ -72,9 +72,7 @@ func (j *Judge) Use(r Rules) error {
 	before := j.rules.Set
 	j.setRules(r)
 	j.judged.change(r.Set)
-	if j.levels.announce(before) {
-		j.judged.done = 0
-	}
+	j.levels.announce(before) // where that asks for a pass, change has begun one
 	j.rules.stepper.AfterJudged(j.judged.limits, j.judged.doubted)
 	return j.noteJudged()
 }

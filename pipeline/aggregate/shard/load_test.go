@@ -219,3 +219,19 @@ func TestRepeats(t *testing.T) {
 		t.Error("a record that names no partition was sent to its own")
 	}
 }
+
+// A state that cannot be read is an error for whoever needs it: nothing goes on as if there were none.
+func TestAStateThatCannotBeReadIsAnError(t *testing.T) {
+	r, key := newLevelRig(t), "uid=u"
+	r.s.table.Set([]byte(key), []byte{blockVersion + 1})
+	r.s.levels.add([]byte(key), "")
+	_, state := r.s.State([]byte(key))
+	_, judge := r.s.judge.Key([]byte(key), r.clock)
+	_, level := r.s.levels.Publish(1)
+	command := r.s.Command(&CommandRecord{Command: "block", Key: key}, key, r.clock.Broker)
+	for what, err := range map[string]error{"State": state, "Judge.Key": judge, "Levels.Publish": level, "Command": command} {
+		if !errors.Is(err, ErrNewerFormat) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
