@@ -8,31 +8,28 @@ import (
 
 // Command is the body of POST /v1/commands.
 type Command struct {
-	Command string              `json:"command"` // block, unblock, reset, exempt or forget
+	Command string              `json:"command" schema:"enum=block|unblock|reset|exempt|forget"`
 	Key     map[string]string   `json:"key,omitempty"`
-	Exact   bool                `json:"exact,omitempty"` // this key, and none that contains it
-	Keys    []map[string]string `json:"keys,omitempty"`  // for unblock: these keys alone, all of one partition; in place of Key
-	Rule    string              `json:"rule,omitempty"`  // for unblock, reset and exempt: only this rule or limit
-	For     string              `json:"for,omitempty"`   // for block and exempt: how long, as in rules, such as 30m or 7d; 0 ends an exemption
-	Reason  string              `json:"reason"`          // why, for the audit
-	By      string              `json:"by,omitempty"`    // who, as the caller states: a credential's name goes before it
+	Exact   bool                `json:"exact,omitempty"`                        // this key, and none that contains it
+	Keys    []map[string]string `json:"keys,omitempty" schema:"maxItems=10000"` // for unblock, in place of key: these keys alone, all of one partition
+
+	Rule   string `json:"rule,omitempty"`              // for unblock, reset and exempt: only this rule or limit
+	For    string `json:"for,omitempty"`               // for block and exempt: how long, as in rules, such as 30m or 7d; 0 ends an exemption
+	Reason string `json:"reason" schema:"minLength=1"` // why, for the audit
+	By     string `json:"by,omitempty"`                // who, as the caller states: a credential's name goes before it
 
 	OnBehalfOf string `json:"on_behalf_of,omitempty"` // for whom, as the caller states
 }
 
 // Commanded is the answer to POST /v1/commands: what a command did. It is durable and published.
 type Commanded struct {
-	ID        string `json:"id"`        // of the audit entry
-	Partition int32  `json:"partition"` // the key's own
-	Keys      int    `json:"keys"`      // that had a state; for forget, those erased
-
-	// Each are these keys, and Verdicts those that it published, cleared ones too: of both at most 1000.
-	Each     []map[string]string `json:"each"`
-	Verdicts []verdict.Verdict   `json:"verdicts"`
-
-	// Of exempt: what holds for the key now, and how many exemptions were ended or replaced.
-	Exemptions []Exemption `json:"exemptions,omitempty"`
-	Ended      int         `json:"ended,omitempty"`
+	ID         string              `json:"id"`                              // of the audit entry
+	Partition  int32               `json:"partition"`                       // the key's own
+	Keys       int                 `json:"keys"`                            // how many had a state; for forget, how many were erased
+	Each       []map[string]string `json:"each" schema:"maxItems=1000"`     // these keys
+	Verdicts   []verdict.Verdict   `json:"verdicts" schema:"maxItems=1000"` // that it published, cleared ones too
+	Exemptions []Exemption         `json:"exemptions,omitempty"`            // of exempt: those that hold for the key now
+	Ended      int                 `json:"ended,omitempty"`                 // of exempt: how many exemptions were ended or replaced
 }
 
 // Command gives a command.

@@ -18,18 +18,18 @@ type Distribution struct {
 
 // LimitCounts are the keys under one limit.
 type LimitCounts struct {
-	Limit   string        `json:"limit"`   // its name within the rule; "" if the rule has one
-	Number  *DecimalText  `json:"number"`  // nil: unlimited, or not the same for all keys
-	Keys    int           `json:"keys"`    // that have counted something
-	Over    int           `json:"over"`    // above their limit
-	Near    int           `json:"near"`    // from 80% of it on, and not above it
-	Buckets []CountBucket `json:"buckets"` // at most 40, in order
+	Limit   string        `json:"limit"`                        // its name within the rule; empty if the rule has one limit
+	Number  *DecimalText  `json:"number"`                       // nil: unlimited, or not the same for all keys
+	Keys    int           `json:"keys"`                         // how many have counted something
+	Over    int           `json:"over"`                         // how many are above their limit
+	Near    int           `json:"near"`                         // how many have 80% of it or more, and are not above it
+	Buckets []CountBucket `json:"buckets" schema:"maxItems=40"` // in order
 }
 
 // CountBucket counts keys that have counted more than From, and at most To; in the last bucket it may be more.
 type CountBucket struct {
-	From DecimalText `json:"from"`
-	To   DecimalText `json:"to"`
+	From DecimalText `json:"from"` // a count is above it
+	To   DecimalText `json:"to"`   // and at most this; in the last bucket it may be more
 	Keys int         `json:"keys"`
 }
 

@@ -35,45 +35,45 @@ type Explanation struct {
 	Public    string           `json:"public,omitempty"` // the rule's public name
 	Window    string           `json:"window"`
 	Count     event.Decimal    `json:"count"`
-	Limit     event.Decimal    `json:"limit"`                // of the key's tier; a bucket's burst; 0: unlimited
-	Left      event.Decimal    `json:"left"`                 // limit - count, 0 above the limit, and when it is unlimited
-	Tier      int              `json:"tier,omitempty"`       // the number of the tier, from 1; 0: none
-	LimitFrom string           `json:"limit_from,omitempty"` // what tells the limit besides the rule: an attribute, or overrides
-	Estimated bool             `json:"estimated,omitempty"`  // the count is an estimate
-	From      event.Micros     `json:"from"`                 // what the window covers: from From
-	Until     event.Micros     `json:"until"`                // until before Until
-	FreesAt   event.Micros     `json:"frees_at"`             // when the count falls below the limit; NoTime when it is below
-	Frees     string           `json:"frees,omitempty"`      // what ends what is in force, or what lowers the count
-	Exempt    bool             `json:"exempt,omitempty"`     // counted, not judged
+	Limit     event.Decimal    `json:"limit"`                   // of the key's tier; a bucket's burst; 0: unlimited
+	Left      event.Decimal    `json:"left" schema:"minimum=0"` // limit - count, 0 above the limit, and when it is unlimited
+	Tier      int              `json:"tier,omitempty"`          // the number of the tier, from 1; 0: none
+	LimitFrom string           `json:"limit_from,omitempty"`    // what tells the limit besides the rule: an attribute, or overrides
+	Estimated bool             `json:"estimated,omitempty"`     // the count is an estimate
+	From      event.Micros     `json:"from"`                    // the start of what the window covers
+	Until     event.Micros     `json:"until"`                   // its end, which is not part of it
+	FreesAt   event.Micros     `json:"frees_at"`                // when the count falls below the limit; NoTime when it is below
+	Frees     string           `json:"frees,omitempty"`         // what ends what is in force, or what lowers the count
+	Exempt    bool             `json:"exempt,omitempty"`        // counted, not judged
 	Mode      verdict.Mode     `json:"mode"`
 	Latest    event.Micros     `json:"latest"`              // the key's latest event, of whatever rule; NoTime when it had none
 	Counted   event.Micros     `json:"counted"`             // the latest event that this limit counted
-	Reset     event.Micros     `json:"reset,omitempty"`     // up to when nothing counts any more, by `reset_on`; 0: no event did that
+	Reset     event.Micros     `json:"reset,omitempty"`     // up to when nothing counts any more, by `reset_on`; absent: no event did that
 	Events    []string         `json:"events,omitempty"`    // ids of the events that triggered its verdicts
-	Verdict   *verdict.Verdict `json:"verdict"`             // what is in force, without Seq; nil when nothing is
+	Verdict   *verdict.Verdict `json:"verdict"`             // what is in force, without its seq; nil when nothing is
 	Candidate *verdict.Verdict `json:"candidate,omitempty"` // the same of its candidate
 }
 
-// StrictState tells of permits: those for keys of one partition are granted, or not.
+// StrictState is the state of permits for keys of one partition: they are granted, or not.
 type StrictState struct {
 	Grants     bool         `json:"grants"`
 	DoubtSince event.Micros `json:"doubt_since"`     // NoTime when they are, or when nobody knows
-	Why        string       `json:"why,omitempty"`   // they are not
+	Why        string       `json:"why,omitempty"`   // why they are not
 	Error      string       `json:"error,omitempty"` // why no standings are known
 }
 
 // StrictStanding is a key's position under one strict limit, by what Redis keeps.
 type StrictStanding struct {
-	Level     event.Decimal `json:"level"`     // what is counted
-	Held      event.Decimal `json:"held"`      // what is under way
-	Used      event.Decimal `json:"used"`      // both: of a bucket it may be less than their sum
-	Limit     event.Decimal `json:"limit"`     // 0: unlimited
-	Remaining event.Decimal `json:"remaining"` // 0 when unlimited
-	Permits   int           `json:"permits"`   // that are under way
-	Oldest    event.Micros  `json:"oldest"`    // when the first of them was granted; NoTime without any
-	LostAt    event.Micros  `json:"lost_at"`   // when the first of them is lost; NoTime without any
-	Lost      string        `json:"lost"`      // what becomes of it then: count or return
-	ResetsAt  event.Micros  `json:"resets_at"` // when nothing counts any more; NoTime when nobody knows, or nothing does
+	Level     event.Decimal `json:"level"`                           // what is counted
+	Held      event.Decimal `json:"held"`                            // what is under way
+	Used      event.Decimal `json:"used"`                            // level and held together; of a bucket it may be less than their sum
+	Limit     event.Decimal `json:"limit"`                           // 0: unlimited
+	Remaining event.Decimal `json:"remaining" schema:"minimum=0"`    // 0 when unlimited
+	Permits   int           `json:"permits"`                         // that are under way
+	Oldest    event.Micros  `json:"oldest"`                          // when the first of them was granted; NoTime without any
+	LostAt    event.Micros  `json:"lost_at"`                         // when the first of them is lost; NoTime without any
+	Lost      string        `json:"lost" schema:"enum=count|return"` // what becomes of it then
+	ResetsAt  event.Micros  `json:"resets_at"`                       // when nothing counts any more; NoTime when nobody knows, or nothing does
 }
 
 // Denied reports whether no permit for an action of 1 is granted now, by where the key stands in Redis. No verdict

@@ -17,7 +17,7 @@ type PartitionLoad struct {
 	Partition       int32   `json:"partition"`
 	Owner           string  `json:"owner"`
 	EventsPerSecond float64 `json:"events_per_second"`
-	Share           float64 `json:"share"` // of all partitions that answered
+	Share           float64 `json:"share" schema:"maximum=1"` // of all partitions that answered
 }
 
 // HotKey is a key that takes much of its partition.
@@ -29,14 +29,14 @@ type HotKey struct {
 
 // Heat is the load of a key.
 type Heat struct {
-	Share           float64 `json:"share"` // of its partition's events
+	Share           float64 `json:"share" schema:"maximum=1"` // of its partition's events
 	EventsPerSecond float64 `json:"events_per_second"`
 }
 
 // MissingPartition is a partition without an answer.
 type MissingPartition struct {
 	Partition int32  `json:"partition"`
-	Reason    string `json:"reason"`
+	Reason    string `json:"reason" schema:"minLength=1"`
 }
 
 // HotKeys asks for at most so many keys that take much of their partition.

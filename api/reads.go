@@ -7,10 +7,10 @@ import (
 // Read is the body of POST /v1/reads: somebody's look at what is known about a key, or, without one, about many.
 type Read struct {
 	Key        map[string]string `json:"key,omitempty"`
-	What       string            `json:"what"`             // was read: a word, such as explain
-	Reason     string            `json:"reason,omitempty"` // why; required without a key
-	By         string            `json:"by,omitempty"`     // these two as the caller states
-	OnBehalfOf string            `json:"on_behalf_of,omitempty"`
+	What       string            `json:"what" schema:"pattern=^[a-z][a-z0-9-]{0,63}$"` // what was read: a word, such as explain
+	Reason     string            `json:"reason,omitempty"`                             // why; up to 4096 bytes; required without a key
+	By         string            `json:"by,omitempty"`                                 // as the caller states; up to 256 bytes
+	OnBehalfOf string            `json:"on_behalf_of,omitempty"`                       // the same
 }
 
 // ReadNoted is the answer to POST /v1/reads: the audit has it.

@@ -9,17 +9,17 @@ import (
 type Unmatched struct {
 	Events    uint64            `json:"events"`
 	Unmatched []UnmatchedEvents `json:"unmatched"`
-	Instances int               `json:"instances"`         // that answered, this one among them
-	Missing   []MissingMember   `json:"missing,omitempty"` // members that did not
-	Trouble   *Trouble          `json:"trouble,omitempty"` // why Kafka was not asked for the members
+	Instances int               `json:"instances" schema:"minimum=1"` // how many answered, this one among them
+	Missing   []MissingMember   `json:"missing,omitempty"`            // members that did not
+	Trouble   *Trouble          `json:"trouble,omitempty"`            // why Kafka was not asked for the members
 }
 
 // UnmatchedEvents are events of one API and outcome that no rule counts.
 type UnmatchedEvents struct {
 	API     string `json:"api"`
 	Outcome string `json:"outcome"`
-	Events  uint64 `json:"events"`
-	NoUID   bool   `json:"no_uid,omitempty"` // they name no user
+	Events  uint64 `json:"events" schema:"minimum=1"`
+	NoUID   bool   `json:"no_uid,omitempty"` // they name no user: no rule by user counts them
 }
 
 // Compare puts the most events first, and of the same API those that name a user.
