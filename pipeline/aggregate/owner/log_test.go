@@ -36,13 +36,21 @@ type one struct {
 	release context.CancelFunc
 }
 
-// inBubble runs a test of owners in a bubble of synctest. Their one rule blocks at the third event.
-func inBubble(t *testing.T, test func(t *testing.T, g *group)) {
-	set, err := rules.Compile("test.yaml", []byte(`{apiVersion: tallygate.dev/v1, kind: RuleSet, metadata: {name: test}, spec: {rules: [
-		{name: r, match: {api: "*"}, limit: 3, per: year, window: calendar, then: {block: until-reset}}]}}`))
+// third is a rule that blocks at the third event.
+const third = `{name: r, match: {api: "*"}, limit: 3, per: year, window: calendar, then: {block: until-reset}}`
+
+func compile(t *testing.T, rule string) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile("test.yaml", []byte(`{apiVersion: tallygate.dev/v1, kind: RuleSet, metadata: {name: test}, spec: {rules: [`+rule+`]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return set
+}
+
+// inBubble runs a test of owners in a bubble of synctest. They have one rule.
+func inBubble(t *testing.T, rule string, test func(t *testing.T, g *group)) {
+	set := compile(t, rule)
 	synctest.Test(t, func(t *testing.T) {
 		log, memory, metrics := memlog.New(), budget.New(64<<20), owner.NewMetrics(nil)
 		aux := owner.NewAux(log.NewProducer(), memory, func(err error) { t.Error(err) })
@@ -133,7 +141,7 @@ func (g *group) verdicts() (list []verdict.Verdict) {
 
 // A verdict is in its topic behind the state that it follows from, and has that one's offset.
 func TestNoVerdictIsAheadOfItsState(t *testing.T) {
-	inBubble(t, func(t *testing.T, g *group) {
+	inBubble(t, third, func(t *testing.T, g *group) {
 		o := g.takeOver()
 		defer o.close()
 		g.log.Room(g.env.Names.Table, 0, 0)
@@ -157,7 +165,7 @@ func TestNoVerdictIsAheadOfItsState(t *testing.T) {
 // An owner that was replaced, and does not know it, appends nothing any more: what it held back is refused, and its
 // session ends. Its successor has counted the same events.
 func TestAReplacedOwnerAppendsNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, g *group) {
+	inBubble(t, third, func(t *testing.T, g *group) {
 		old := g.takeOver()
 		g.log.Room(g.env.Names.Table, 0, 0)
 		g.emit(3)
@@ -178,7 +186,7 @@ func TestAReplacedOwnerAppendsNothing(t *testing.T) {
 
 // A release does not wait for a log that takes nothing: the next owner counts again what is not durable.
 func TestAReleaseWaitsForNoLogThatTakesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, g *group) {
+	inBubble(t, third, func(t *testing.T, g *group) {
 		g.emit(2)
 		o := g.takeOver()
 		g.read(o)
