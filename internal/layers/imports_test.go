@@ -25,7 +25,7 @@ var (
 	embedded     = []string{"github.com/twmb/franz-go/pkg/kfake", "github.com/alicebob/miniredis", "internal/devstack"}
 	// For tests only.
 	helpers = []string{"internal/apitest", "internal/console/browsertest", "internal/engine/enginetest", "internal/oidctest", "internal/servers", "internal/testca", "internal/testrun",
-		"pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig",
+		"pipeline/aggregate/ask/asktest", "pipeline/aggregate/owner/memlog", "pipeline/blocklist/internal/rig", "pipeline/enforce/internal/rig",
 		"github.com/chromedp", "github.com/google/go-cmp", "github.com/santhosh-tekuri/jsonschema", "go.uber.org/goleak", "pgregory.net/rapid"}
 )
 
@@ -100,6 +100,7 @@ var links = []linking{
 	{folder: "internal/access", never: []string{oidc, "golang.org/x/oauth2", "github.com/go-jose"}}, // who needs an issuer brings it
 	{folder: "internal/decision", never: kafkaClients},
 	{folder: "pipeline/aggregate/owner", never: []string{goka, kafkaGo, grpc, redis}},
+	{folder: "pipeline/aggregate/ask", never: []string{goka, kafkaGo, grpc, redis}},
 	{folder: "windows", only: []string{"pipeline/event"}},
 	{folder: "internal/engine", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})},
 	{folder: "tallygatetest", never: slices.Concat(kafkaClients, []string{redis, grpc, prometheus})}, // tests of applications

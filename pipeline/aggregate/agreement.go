@@ -70,15 +70,9 @@ type otherMember struct {
 
 // othersOf are the members with another key. Older members tell nothing.
 func othersOf(groups []*sarama.GroupDescription, own string) (all []otherMember) {
-	for _, g := range groups {
-		for _, m := range g.Members {
-			meta, err := m.GetMemberMetadata()
-			if err != nil || meta == nil {
-				continue
-			}
-			if is := topics.ParseMember(meta.UserData); is.Key != own {
-				all = append(all, otherMember{is, cmp.Or(is.Advertise, m.ClientId)})
-			}
+	for m, is := range membersOf(groups) {
+		if is.Key != own {
+			all = append(all, otherMember{is, cmp.Or(is.Advertise, m.ClientId)})
 		}
 	}
 	return all

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
-	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
 // asked shows an instance to package ask.
@@ -50,10 +49,7 @@ func (a asked) Audit(ctx context.Context, key string, entry any) error {
 func (a asked) Owners() (map[int32]ask.Address, error) { return a.owners() }
 
 func (a asked) Knows(ctx context.Context, key string, now bool) bool {
-	if now {
-		return a.members.hasKey(a.instance, key)
-	}
-	return a.members.hadKey(ctx, a.instance, key)
+	return a.members.knows(ctx, a.instance, key, now)
 }
 
 func (a asked) Seen(ctx context.Context) (seen ask.Seen, err error) {
@@ -65,21 +61,15 @@ func (a asked) Seen(ctx context.Context) (seen ask.Seen, err error) {
 		}
 	}
 	seen.Owners, seen.OwnersErr = ownersOf(a.instance, group.groups)
-	for _, g := range group.groups {
-		for _, m := range g.Members {
-			var is topics.Member
-			if meta, err := m.GetMemberMetadata(); err == nil && meta != nil {
-				is = topics.ParseMember(meta.UserData)
-			}
-			if is.Key == a.cfg.peerKey || is.Advertise != "" && is.Advertise == a.cfg.Advertise {
-				continue
-			}
-			other := ask.Member{Name: cmp.Or(is.Advertise, m.ClientHost), At: ask.Address{Addr: is.Advertise, TLS: is.TLS}}
-			if m.ClientId != a.cfg.Prefix+defaultClient {
-				other.Name = m.ClientId // its instance id
-			}
-			seen.Others = append(seen.Others, other)
+	for m, is := range membersOf(group.groups) {
+		if is.Key == a.cfg.peerKey || is.Advertise != "" && is.Advertise == a.cfg.Advertise {
+			continue
 		}
+		other := ask.Member{Name: cmp.Or(is.Advertise, m.ClientHost), At: ask.Address{Addr: is.Advertise, TLS: is.TLS}}
+		if m.ClientId != a.cfg.Prefix+defaultClient {
+			other.Name = m.ClientId // its instance id
+		}
+		seen.Others = append(seen.Others, other)
 	}
 	return seen, err
 }

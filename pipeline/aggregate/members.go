@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,46 +159,45 @@ func ownersOf(a *instance, groups []*sarama.GroupDescription) (map[int32]ask.Add
 	return all, nil
 }
 
-// hasKey reports whether a member of the group has this public key. A member with an unknown key
-// may have joined just now, so the coordinator is asked once more.
-func (s *members) hasKey(a *instance, key string) bool {
+// knows reports whether a member of the group has this public key. One with an unknown key may have joined just now,
+// so the coordinator is asked once more. While Kafka does not answer, nobody joins or leaves: then the group is what it
+// was, so that instances can still tell each other how they are; unless it has to be known now.
+func (s *members) knows(ctx context.Context, a *instance, key string, now bool) bool {
 	for _, age := range []time.Duration{memberAge, peerAgain} {
-		groups, err := s.describe(a, age)
-		if err != nil {
-			return false
+		var is groupSeen
+		var err error
+		if now {
+			is.groups, err = s.describe(a, age)
+		} else {
+			is, err = s.within(ctx, a, age, membersWithin)
 		}
-		if hasKey(groups, key) {
-			return true
-		}
-	}
-	return false
-}
-
-// hadKey is hasKey for questions. While Kafka does not answer, nobody joins or leaves: then the group is what it
-// was, so that instances can still tell each other how they are.
-func (s *members) hadKey(ctx context.Context, a *instance, key string) bool {
-	for _, age := range []time.Duration{memberAge, peerAgain} {
-		is, err := s.within(ctx, a, age, membersWithin)
-		if hasKey(is.groups, key) {
-			return true
-		}
-		if err != nil {
-			return false
-		}
-	}
-	return false
-}
-
-func hasKey(groups []*sarama.GroupDescription, key string) bool {
-	for _, g := range groups {
-		for _, m := range g.Members {
-			meta, err := m.GetMemberMetadata()
-			if err == nil && meta != nil && topics.ParseMember(meta.UserData).Key == key {
+		for _, member := range membersOf(is.groups) {
+			if member.Key == key && (err == nil || !now) {
 				return true
 			}
 		}
+		if err != nil {
+			return false
+		}
 	}
 	return false
+}
+
+// membersOf yields the members with what each tells of itself: nothing, if it is of another program.
+func membersOf(groups []*sarama.GroupDescription) iter.Seq2[*sarama.GroupMemberDescription, topics.Member] {
+	return func(yield func(*sarama.GroupMemberDescription, topics.Member) bool) {
+		for _, g := range groups {
+			for _, m := range g.Members {
+				var is topics.Member
+				if meta, err := m.GetMemberMetadata(); err == nil && meta != nil {
+					is = topics.ParseMember(meta.UserData)
+				}
+				if !yield(m, is) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // describeGroup returns the group, or the error that its coordinator answered with.

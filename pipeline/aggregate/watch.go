@@ -156,15 +156,12 @@ func (a *watching) lookAtPacks() {
 		return // while Kafka does not answer, nobody joins
 	}
 	members := 0
-	for _, g := range groups {
-		for _, m := range g.Members {
-			meta, err := m.GetMemberMetadata()
-			if err != nil || meta == nil || !topics.ParseMember(meta.UserData).Packs {
-				a.packs.of.Store(0)
-				return
-			}
-			members++
+	for _, is := range membersOf(groups) {
+		if !is.Packs {
+			a.packs.of.Store(0)
+			return
 		}
+		members++
 	}
 	if members > 0 {
 		a.packs.of.Store(session)
@@ -184,15 +181,9 @@ func (a *watching) compareRules() {
 		return // Kafka does not answer, which others log
 	}
 	var others []string
-	for _, g := range groups {
-		for _, m := range g.Members {
-			meta, err := m.GetMemberMetadata()
-			if err != nil || meta == nil {
-				continue
-			}
-			if is := topics.ParseMember(meta.UserData); is.Rules != "" && is.Rules != a.rulesHash() {
-				others = append(others, fmt.Sprintf("%s at %s", m.ClientId, is.Advertise))
-			}
+	for m, is := range membersOf(groups) {
+		if is.Rules != "" && is.Rules != a.rulesHash() {
+			others = append(others, fmt.Sprintf("%s at %s", m.ClientId, is.Advertise))
 		}
 	}
 	slices.Sort(others)
