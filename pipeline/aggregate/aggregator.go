@@ -116,7 +116,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	}
 }
 
-// StateBytes is how much the keys' states take in memory here, about.
+// StateBytes estimates the memory of the keys' states here.
 func (a *Aggregator) StateBytes() (sum int64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

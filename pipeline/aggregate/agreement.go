@@ -62,7 +62,7 @@ func (a *agreement) run(ctx context.Context) {
 	}
 }
 
-// otherMember is what another member tells.
+// otherMember is another member's user data.
 type otherMember struct {
 	topics.Member
 	name string

@@ -27,9 +27,9 @@ type auditEntry struct {
 const (
 	// maxOwed bounds the entries that wait; without Kafka there is nothing that would make many.
 	maxOwed = 1000
-	// auditAgain is when an entry that Kafka refuses is tried again.
+	// auditAgain is the wait before an entry that Kafka refuses is tried again.
 	auditAgain = 10 * time.Second
-	// auditRest is how long a stop waits for entries.
+	// auditRest bounds a stop's wait for entries.
 	auditRest = time.Second
 )
 

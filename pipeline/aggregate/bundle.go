@@ -15,8 +15,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 
-// bundleSize is how many records goka receives as one message, if so many are there. At this size
-// goka costs next to nothing. A larger record batch stays whole.
+// bundleSize bounds the records that goka receives as one message. At this size goka costs next to nothing. A larger
+// record batch stays whole.
 const bundleSize = 256
 
 // bundle is records of one claim, with their partition.
@@ -82,8 +82,8 @@ type bundler struct {
 	chunk  kafkalog.Chunk
 }
 
-// bundlesInShare is how many bundles a claim's share of the memory has room for: one is counted while the next
-// ones are made.
+// bundlesInShare is the number of bundles for which a claim's share of the memory has room: one is counted while the
+// next ones are made.
 const bundlesInShare = 4
 
 // run fills bundles with the batches that are there, and waits only for the first of a bundle. It

@@ -44,16 +44,15 @@ type Config struct {
 	Partitions  int32  // of the topics, when they are created; 0 is what exists, or 12
 	Replication int16  // the same; 0 is 3, or the number of brokers if that is less
 
-	// BrokerTime says which time of an event's record counts. BrokerTimeAppend, also "": the
-	// broker's, and the topic must set it. BrokerTimeCreate: the producer's.
+	// BrokerTime selects the time of an event's record that counts. BrokerTimeAppend, also "": the broker's, and the
+	// topic must set it. BrokerTimeCreate: the producer's.
 	BrokerTime string
 
 	InstanceID   string // static membership under this name; "" for none
 	Advertise    string // host:port where other instances reach this one's HTTP API; "" for nowhere
 	AdvertiseTLS bool   // that API speaks TLS
 
-	// SessionTimeout is how long an instance may send no heartbeat before its partitions move to
-	// other instances. 0 is 10 s.
+	// SessionTimeout is the time without a heartbeat after which an instance's partitions move to others. 0 is 10 s.
 	SessionTimeout time.Duration
 
 	// AcceptNewTopic continues although a topic was recreated: its records are counted from its
@@ -99,7 +98,7 @@ type Config struct {
 	// receives nothing.
 	Published Published
 
-	// Meeting is where members of the group that use the same Redis meet. Nil: this instance has no Redis.
+	// Meeting shows the members of the group that use the same Redis. Nil: this instance has no Redis.
 	Meeting Meeting
 	Shards  int // of the blocklist in that Redis; the members compare it
 
@@ -192,8 +191,7 @@ const (
 	brokerTimeCreate = "create"
 )
 
-// member is what this instance tells the other members. It says nothing about rules that can
-// change: all run the newest version.
+// member returns this instance's user data. It says nothing about rules that can change: all run the newest version.
 func (c Config) member() topics.Member {
 	m := topics.Member{Advertise: c.Advertise, TLS: c.AdvertiseTLS, Key: c.peerKey, Packs: !c.ForwardWhole, Redis: topics.WithoutRedis, BrokerTime: c.BrokerTime}
 	if c.Meeting != nil {

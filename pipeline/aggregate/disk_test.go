@@ -15,7 +15,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// disk is where a broker has its data, and how it is filled.
+// disk is a broker's data folder, to be filled.
 type disk struct {
 	t     *testing.T
 	dir   string

@@ -18,7 +18,7 @@ const (
 	maxJoinBackoff = 2 * time.Second
 )
 
-// electionPatience is how long a start waits for leaders, such as while brokers restart one by one.
+// electionPatience bounds a start's wait for leaders, such as while brokers restart one by one.
 const electionPatience = time.Minute
 
 // whileElecting retries what failed because a partition has no leader, or a new one. It returns any

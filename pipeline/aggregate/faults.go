@@ -17,10 +17,10 @@ type fault struct {
 }
 
 const (
-	// faultAgain is how soon after an error another one continues the same fault: a partition whose appends are
+	// faultAgain is the time within which another error continues the same fault: a partition whose appends are
 	// refused is taken over, works for a moment, and fails again.
 	faultAgain = 15 * time.Second
-	// faultOver is how long something has to work before its fault is over, if it has failed before.
+	// faultOver is the time for which something has to work before its fault is over, if it has failed before.
 	faultOver = 4 * time.Second
 )
 
@@ -76,8 +76,8 @@ func (s *faults) now(at time.Time) (all []fault) {
 }
 
 const (
-	// silentFor is how long a fetch may have no answer, with an error, before Kafka is said to be in trouble; and
-	// quietFor, without one. Brokers answer ten times a second.
+	// silentFor is the time without an answer to a fetch, with an error, after which Kafka is said to be in trouble;
+	// and quietFor, without one. Brokers answer ten times a second.
 	silentFor = time.Second
 	quietFor  = 3 * time.Second
 )

@@ -16,7 +16,7 @@ import (
 // Metrics never name it, because a label must not hold a key.
 
 const (
-	// skewed is how many times the mean of the others a partition needs to be logged.
+	// skewed is the multiple of the others' mean from which a partition is logged.
 	skewed = 3
 
 	hotEvery  = time.Second       // between two checks

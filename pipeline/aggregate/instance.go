@@ -20,8 +20,8 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// instance is what all parts of an Aggregator share: connections, the current session, and the
-// owned partitions.
+// instance is the state shared by all parts of an Aggregator: connections, the current session, and the owned
+// partitions.
 type instance struct {
 	cfg     Config
 	log     *slog.Logger
@@ -170,7 +170,7 @@ func (a *instance) partitionEnv() owner.Env {
 	}
 }
 
-// askedWithin is how long a stop waits for the answers to questions that nobody waits for.
+// askedWithin bounds a stop's wait for the answers to questions that nobody waits for.
 const askedWithin = time.Second
 
 func (a *instance) close() {
@@ -289,7 +289,7 @@ func (a *instance) fatal() error {
 // now is the time for metrics and explanations. Counting never uses it.
 func now() event.Micros { return event.FromTime(time.Now()) }
 
-// name is how this instance calls itself in the audit topic.
+// name names this instance in the audit topic.
 func (a *instance) name() string {
 	return cmp.Or(a.cfg.InstanceID, a.cfg.Advertise, "aggregator")
 }

@@ -17,15 +17,15 @@ import (
 const (
 	lagEvery = 500 * time.Millisecond
 
-	// askLagEvery is how often Kafka is asked for the partitions' ends and the group's offsets.
+	// askLagEvery is the interval at which Kafka is asked for the partitions' ends and the group's offsets.
 	askLagEvery = 3 * time.Second
 
-	// freshAnswer is how old Kafka's answer may be for a fully counted partition to be shown as
-	// caught up, and not as some tenths of a second behind.
+	// freshAnswer is the greatest age of Kafka's answer with which a fully counted partition is shown as caught up,
+	// and not as some tenths of a second behind.
 	freshAnswer = 2 * time.Second
 )
 
-// standing is how far a partition of the event topic is counted, whichever instance owns it.
+// standing is the progress of a partition of the event topic, whichever instance owns it.
 type standing struct {
 	end      int64     // of the partition, as Kafka last answered; -1: never
 	endAt    time.Time // when it answered
@@ -165,7 +165,7 @@ func (l *lags) tell(t offsetsTold) {
 	}
 }
 
-// lagging is how far counting a partition is behind.
+// lagging is a partition's lag.
 type lagging struct {
 	records, loop int64
 	seconds       float64

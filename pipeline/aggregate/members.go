@@ -15,15 +15,14 @@ import (
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
-// memberAge is how long an answer about the group's members is valid: one who asks for many keys
-// asks the coordinator once. An owner that was replaced meanwhile refuses the question, and it can
-// be repeated.
+// memberAge is the time for which an answer about the group's members is valid: one who asks for many keys asks the
+// coordinator once. An owner that was replaced meanwhile refuses the question, and it can be repeated.
 const memberAge = time.Second
 
-// peerAgain is how long lies between two questions about members with unknown keys.
+// peerAgain is the least time between two questions about members with unknown keys.
 const peerAgain = 100 * time.Millisecond
 
-// membersWithin is how long a question about the group's members may wait for the coordinator.
+// membersWithin bounds a question about the group's members to the coordinator.
 const membersWithin = 500 * time.Millisecond
 
 // members is the group as the coordinator last described it.

@@ -30,8 +30,7 @@ func (membership) GetOffset(_ string, _ int32, at int64) (int64, error) {
 	return 0, nil
 }
 
-// settledEnd is where goka's topic manager says that every table ends, which is where each storage
-// is.
+// settledEnd is the end of every table in the words of goka's topic manager, which is where each storage is.
 const settledEnd = 1
 
 // settledTables makes goka's topic managers say that a table has nothing to load.

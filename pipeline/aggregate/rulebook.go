@@ -62,9 +62,9 @@ type rulebook struct {
 }
 
 const (
-	// rulesEvery is how often to look for a newer version.
+	// rulesEvery is the interval between looks for a newer version.
 	rulesEvery = time.Second
-	// rulesPatience is how long that may fail before it is logged, and then each minute.
+	// rulesPatience is the time for which that may fail before it is logged, and then each minute.
 	rulesPatience = 5 * time.Second
 )
 

@@ -26,7 +26,7 @@ func (r *ruleRecord) without(version int64) api.RuleVersion {
 const (
 	// historyWithin bounds reading the rules topic for a question.
 	historyWithin = 10 * time.Second
-	// historyStep is how many records are read at once.
+	// historyStep is the number of records that are read at once.
 	historyStep = 128
 )
 

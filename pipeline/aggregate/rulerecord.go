@@ -90,8 +90,8 @@ func (r *ruleRecord) withdrawn(version int64, file string) error {
 		ErrWithdrawnRules, file, version, r.By, r.From, r.Reason)
 }
 
-// rulesStep is how many records are looked at first, and rulesMost at most at once, when the last one is looked
-// for from the topic's end.
+// rulesStep is the number of records that are looked at first, and rulesMost at most at once, when the last one is
+// looked for from the topic's end.
 const (
 	rulesStep = 1
 	rulesMost = 512

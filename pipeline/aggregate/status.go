@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// Status is what this instance says about itself. It asks no other program, and waits for none.
+// Status describes this instance. It asks no other program, and waits for none.
 func (a *Aggregator) Status() api.AggregatorStatus {
 	now := time.Now()
 	s := api.AggregatorStatus{Rules: a.rulesStatus(), Partitions: a.partitionsStatus(now), Kafka: a.kafkaTrouble(now)}
@@ -26,7 +26,7 @@ func (a *Aggregator) Status() api.AggregatorStatus {
 	return s
 }
 
-// rulesStatus is what the instance runs. Whoever reads its rule file adds how that is.
+// rulesStatus describes the rules that the instance runs. Whoever reads its rule file adds how that is.
 func (a *Aggregator) rulesStatus() api.RulesStatus {
 	set := a.book.Current().Set
 	s := api.RulesStatus{Name: set.Name, File: a.cfg.RuleFile.Name, FileOK: true, Differ: int(a.differ.Load())}

@@ -11,13 +11,13 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// StrictRecord is what owners say about strict limits, at its place in the verdict topic.
+// StrictRecord is an owner's record about strict limits, at its place in the verdict topic.
 type StrictRecord = shard.Strict
 
 // Partition is one that this instance owns.
 type Partition = owner.Partition
 
-// following is what a publisher of strict limits needs beside the partitions.
+// following serves a publisher of strict limits beside the partitions.
 type following struct {
 	*instance
 	inputEnds, loopEnds logEnds

@@ -129,7 +129,7 @@ func (r *rig) quiet(ms ...*member) {
 	})
 }
 
-// lastRecord is where processing stands when it is done: a log's end, unless it holds nothing.
+// lastRecord returns the end of processing: a log's end, unless it holds nothing.
 func (r *rig) lastRecord(topic string, id int32, end int64) int64 {
 	if oldest, err := r.client.GetOffset(topic, id, sarama.OffsetOldest); err != nil || oldest == end {
 		return 0

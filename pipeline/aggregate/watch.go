@@ -129,8 +129,7 @@ func (a *instance) ownTopics() (map[string]topics.Topic, error) {
 
 func (a *instance) rulesHash() string { return hex.EncodeToString(a.cfg.Rules.Hash[:]) }
 
-// packs says whether what is forwarded may go in packs: if all members of the session read them. The zero value
-// says no.
+// packs tells whether forwards may go in packs: if all members of the session read them. The zero value says no.
 type packs struct{ session, of atomic.Int64 }
 
 // begin is called at each session's beginning: an older program may have joined.

@@ -53,10 +53,10 @@ type waiter struct {
 // New returns a budget of so many bytes.
 func New(limit int64) *Budget { return &Budget{limit: limit} }
 
-// Limit is how many bytes may be held. A single batch that takes more is let through alone.
+// Limit bounds the bytes that may be held. A single batch that takes more is let through alone.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// Held is how many bytes are held of a kind.
+// Held counts the bytes that are held of a kind.
 func (b *Budget) Held(k Kind) int64 { return b.held[k].Load() }
 
 // FetchedLimit is the part of the whole that bounds Fetched. With ForwardsLimit and AuxLimit it leaves three
@@ -128,8 +128,8 @@ func (c *Claim) Close() {
 	c.of.claims--
 }
 
-// Share is how much a claim may hold before it has to wait for itself: a partition that is stuck must
-// not hold what others need.
+// Share returns the bytes that a claim may hold before it has to wait for itself: a partition that is stuck must not
+// hold what others need.
 func (c *Claim) Share() int64 {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()

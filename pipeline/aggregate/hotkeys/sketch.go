@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Slots is how many keys a Sketch keeps.
+	// Slots is the number of keys of a Sketch.
 	Slots = 64
 
 	// HalfLife is after how long an event counts half. After a minute it counts an eighth.

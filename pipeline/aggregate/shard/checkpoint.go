@@ -62,7 +62,7 @@ func (c *Cut) Covers(src Source) int64 { return c.record.Next[src] }
 // states had changed only its cut knows, and another one would cover what is nowhere written.
 var ErrTorn = errors.New("shard: a checkpoint before this one was not finished")
 
-// LevelsAtOnce is how many levels may be asked for at once: events wait meanwhile.
+// LevelsAtOnce bounds the levels that may be asked for at once: events wait meanwhile.
 const LevelsAtOnce = 256
 
 // ErrLevelsWait says that there is no cut yet, since too many levels wait: call Levels.Publish first.

@@ -12,8 +12,8 @@ const CheckpointKey = "\x00checkpoint"
 
 const checkpointVersion = 1
 
-// checkpoint is what a checkpoint record says: all that a partition knows beside its keys.
-// Everything below Next is in the keys' states that stand before the record in the changelog.
+// checkpoint is the content of a checkpoint record: all of a partition's state beside its keys. Everything below Next
+// is in the keys' states that stand before the record in the changelog.
 type checkpoint struct {
 	Version   int                    `json:"version"`
 	Topics    map[string]string      `json:"topics"`              // the topics' ids, by name

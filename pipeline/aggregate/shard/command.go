@@ -49,7 +49,7 @@ type commands struct {
 	quotas   *Quotas
 }
 
-// on is what a command does to one of its keys.
+// on applies a command to one of its keys.
 func (cs *commands) on(c *CommandRecord, key string, at event.Micros, offset int64) rules.Command {
 	cmd := rules.Command{
 		Kind: CommandKinds[c.Command], Rule: c.Rule, At: at, Until: at + c.For,
@@ -148,8 +148,8 @@ type commandAudit struct {
 	ID      string   `json:"id"`
 }
 
-// auditKeys is how many bytes of keys an audit record has at most, but for a single key that is longer:
-// the topic may take no more than 128 KiB a record.
+// auditKeys bounds the bytes of keys in an audit record, but for a single key that is longer: the topic may take no
+// more than 128 KiB a record.
 const auditKeys = 64 << 10
 
 // AuditLines are the command's in the audit topic, given at that time: one, or several if it has more keys

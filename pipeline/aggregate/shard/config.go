@@ -17,7 +17,7 @@ type Config struct {
 	ProducerTimes bool
 	// AcceptNewTopic lets the partition go on where a topic is another one, or was cut.
 	AcceptNewTopic bool
-	// MaxDeadLetter is how many bytes of a record go into a dead letter.
+	// MaxDeadLetter bounds the bytes of a record in a dead letter.
 	MaxDeadLetter int
 	// Instance is this program's name in audit records.
 	Instance string
@@ -25,10 +25,10 @@ type Config struct {
 	Seed uint64
 	// NoLevels says that nobody publishes levels, nor what is left: none are kept until somebody does.
 	NoLevels bool
-	// PackAfter is how long the partition forwards whole events after it was opened and after each change of its
-	// rules. Others take a moment to get these, and count a whole event by their own.
+	// PackAfter is the time for which the partition forwards whole events after it was opened and after each change
+	// of its rules. Others take a moment to get these, and count a whole event by their own.
 	PackAfter event.Micros
-	// Settled is what the newest rules were when they were read before the takeover.
+	// Settled is the reading of the newest rules before the takeover.
 	Settled Settled
 	// Trace is told what became of each event on each of its keys. Nil is for no trace.
 	Trace func(*Stepped)
@@ -38,8 +38,8 @@ type Config struct {
 	SpanEvery uint64
 }
 
-// Settled says how far the repartition topic was when the newest rules were read: what lies below was not made
-// by newer ones.
+// Settled is the end of the repartition topic when the newest rules were read: the records below were not made by
+// newer ones.
 type Settled struct {
 	Below  int64 // an offset of the partition of the repartition topic
 	Newest int64 // the number of the newest rules, also where they do not compile here
@@ -60,7 +60,7 @@ func (t *Topics) of(src Source) Topic {
 	return t.Events
 }
 
-// Stepped is what became of an event on one of its keys. It holds until Trace returns.
+// Stepped is the fate of an event on one of its keys. It holds until Trace returns.
 type Stepped struct {
 	Shape  *rules.KeyShape
 	Key    []byte

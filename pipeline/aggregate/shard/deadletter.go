@@ -14,7 +14,7 @@ const (
 
 	// ownHeader begins the names of the headers that the record had itself.
 	ownHeader = "header:"
-	// ownHeaderRoom is what a header takes beside its name and value.
+	// ownHeaderRoom is a header's size beside its name and value.
 	ownHeaderRoom = 16
 
 	// reasonUnreadable is why a dead letter is one that is no mistake in an event.

@@ -9,14 +9,14 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Clock is what time it is, as a shard's owner tells it.
+// Clock is a reading of the clocks, by a shard's owner.
 type Clock struct {
 	Local  event.Micros // this machine's
 	Broker event.Micros // of the last acknowledgement; event.NoTime before the first
 }
 
-// Effects is what a shard asks of its owner. Each list is to be carried out in its order; the lists
-// do not depend on each other, but a checkpoint waits for all of them.
+// Effects is the work that a shard requests of its owner. Each list is to be carried out in its order; the lists do
+// not depend on each other, but a checkpoint waits for all of them.
 type Effects struct {
 	States    []Append    // to the partition's changelog
 	Verdicts  []Append    // to its partition of the verdict topic
@@ -38,8 +38,7 @@ type Append struct {
 	Ack        *Ack   // what to tell Acked when it is durable; nil for nothing
 }
 
-// Ack is what the acknowledgement of an Append means to the shard. Owners hand it back to Acked,
-// and nothing else.
+// Ack tells the shard which Append was acknowledged. Owners hand it back to Acked, and nothing else.
 type Ack struct {
 	key      string
 	verdicts []*issued        // that are durable with it, and to be published then
@@ -76,7 +75,7 @@ type Aux struct {
 	Reason     string // of a dead letter
 }
 
-// AuxTopic is where auxiliary output goes.
+// AuxTopic selects a topic of auxiliary output.
 type AuxTopic uint8
 
 // The topics of auxiliary output.
@@ -125,7 +124,7 @@ type Note struct {
 	Args  []any // names and values
 }
 
-// Level is how grave a Note is.
+// Level is the severity of a Note.
 type Level uint8
 
 // The levels of notes.

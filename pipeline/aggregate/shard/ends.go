@@ -51,7 +51,7 @@ const (
 	quietAfter  = event.Second
 )
 
-// due is when an end is to be published.
+// due returns the moment at which an end is to be published.
 func (e *movedEnd) due() event.Micros {
 	return min(e.next, e.last+quietAfter, e.told-max(e.grain/2, leastMargin))
 }

@@ -20,9 +20,8 @@ const (
 	loopKindLost       = 4 // a lost permit's JSON
 )
 
-// origin is where a forwarded event came from: an input partition, and the place in it. The
-// generation counts how often the partition's offsets have started over: it is another one
-// when the event topic was created anew.
+// origin is the place that a forwarded event came from: an input partition, offset and index. The generation counts
+// how often the partition's offsets have started over: it is another one when the event topic was created anew.
 type origin struct {
 	partition  int32
 	offset     int64

@@ -11,8 +11,8 @@ import (
 // each key's state: among a million keys a step would otherwise spend more time waiting for memory than counting.
 // So the waits overlap, with each other and with decoding.
 
-// gatherAtOnce is how many steps are gathered before they are made. The last event may have more
-// keys, and the last record more events.
+// gatherAtOnce is the number of steps that are gathered before they are made. The last event may have more keys, and
+// the last record more events.
 const gatherAtOnce = 32
 
 // gathered are the steps to come. It owns what they are made of, but for the events' strings,
@@ -65,7 +65,7 @@ func (g *gathered) forget() {
 	g.most = 0
 }
 
-// mark is what is gathered so far, for cut.
+// mark counts the steps gathered so far, for cut.
 func (g *gathered) mark() int { return len(g.steps) }
 
 // cut drops what was gathered since mark.

@@ -57,7 +57,7 @@ func playPage(t *testing.T, page string) {
 	testrun.Golden(t, page, played.String())
 }
 
-// stage is where a page is played: the logs of a group, and owners that have names.
+// stage plays a page: the logs of a group, and owners that have names.
 type stage struct {
 	*simGroup
 	named map[string]*simOwner
@@ -106,7 +106,7 @@ func (s *stage) owner(name string) *simOwner {
 	return o
 }
 
-// asked says what an owner's shard has asked for since it was looked at.
+// asked writes the requests of an owner's shard since it was looked at.
 func (s *stage) asked(o *simOwner) {
 	e := o.s.Effects()
 	for _, a := range e.States {

@@ -80,7 +80,7 @@ func (j *Judge) Use(r Rules) error {
 // AllJudged reports whether all keys are judged by the present rules.
 func (j *Judge) AllJudged() bool { return j.judged.done == judgedAll }
 
-// JudgedParts is how many of Parts the present pass, or the last, has been through.
+// JudgedParts counts the Parts that the present pass, or the last, has been through.
 func (j *Judge) JudgedParts() int { return j.judged.done }
 
 // NextToJudge copies the keys of the first part of the table that the pass by a version of the
@@ -184,7 +184,7 @@ type judged struct {
 
 const judgedAll = state.Parts
 
-// judgedBy is what it says when all is judged by a set.
+// judgedBy returns the state of a finished pass by a set.
 func judgedBy(set *rules.Set) judged {
 	return judged{pass: set.Hash, done: judgedAll, limits: set.Judged()}
 }
@@ -270,7 +270,7 @@ func (j *Judge) worthPublishing(changes []verdict.Verdict, state, key []byte, st
 	return changes
 }
 
-// SweepKeys is how many keys one Sweep looks at.
+// SweepKeys is the number of keys that one Sweep looks at.
 const SweepKeys = 64
 
 // Sweep looks at the next SweepKeys keys, and lets those leave that are idle: their state matters

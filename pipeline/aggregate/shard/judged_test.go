@@ -75,7 +75,7 @@ func judgedSets(t *testing.T) (sets []*rules.Set) {
 	return sets
 }
 
-// reread is what the next owner knows.
+// reread returns the next owner's state.
 func reread(t *rapid.T, j *judged) judged {
 	text, err := json.Marshal(checkpoint{Version: checkpointVersion, Judged: j.record()})
 	if err != nil {

@@ -158,8 +158,7 @@ func (l *Levels) levelDurable(level *protocol.Level, seq int64, done *Done) {
 	l.sayIfDue()
 }
 
-// settlesAtOnce is how many permits a record of a level settles at most, so that none is larger than the
-// topic takes.
+// settlesAtOnce bounds the permits that a record of a level settles, so that none is larger than the topic takes.
 const settlesAtOnce = 500
 
 // appendLevel asks for a level's record, or for several of the same level where it settles many permits.
@@ -201,8 +200,8 @@ func grantedBy(g *protocol.Grants) grantedRecord {
 	return grantedRecord{g.Run, g.Life, g.HoldsOf, int64(g.Longest)}
 }
 
-// LastGrants says which Redis may have granted permits when the partition was taken over, without
-// until when; nil when none has.
+// LastGrants names the Redis that may have granted permits when the partition was taken over, without until when; nil
+// when none has.
 func (l *Levels) LastGrants() *protocol.Grants { return l.lastGrants }
 
 // Grant asks for a grants record in the verdict topic. It comes back in Effects.Strict.

@@ -27,7 +27,7 @@ func (l *Log) Next(src Source) int64 { return l.next[src] }
 // was forwarded last.
 func (l *Log) Last(src Source) event.Micros { return l.last[src] }
 
-// Behind says where a reader of a source begins, and which leader took what lies below.
+// Behind returns a reader's first offset in a source, and the leader that took the record below.
 func (l *Log) Behind(src Source) (next int64, epoch int32) {
 	if l.next[src] <= l.epochs.From[src] { // nothing of that epoch was counted
 		return l.next[src], NoEpoch
@@ -79,7 +79,7 @@ func (a applied) covers(offset int64, index int) bool {
 	return a.next > offset+1 || a.next == offset+1 && a.index >= index
 }
 
-// NoEpoch is where it is not known which leader took a source's last record.
+// NoEpoch is the epoch of a source's last record whose leader is not known.
 const NoEpoch int32 = -1
 
 // Epochs are the leader epochs that a partition is in. A log that was cut and has grown again has
@@ -94,7 +94,7 @@ type Epochs struct {
 
 var noEpochs = Epochs{Is: [Sources]int32{NoEpoch, NoEpoch}}
 
-// EpochEnd is where a leader epoch ends in a partition's log.
+// EpochEnd is the end of a leader epoch in a partition's log.
 type EpochEnd struct {
 	Known bool // false: not asked, or the broker does not say
 	// Epoch is the one that was asked for or, where the log has nothing of that, the one before

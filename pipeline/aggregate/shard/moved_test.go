@@ -87,7 +87,7 @@ func (f *follower) until(at event.Micros) {
 	}
 }
 
-// inForce are what the key's state has in force, of the rule and of its candidate.
+// inForce lists the verdicts in the key's state, of the rule and of its candidate.
 func (f *follower) inForce() (vs []verdict.Verdict) {
 	for _, e := range f.set.Explain(f.state, []byte(followed), f.now, "") {
 		for _, v := range []*verdict.Verdict{e.Verdict, e.Candidate} {

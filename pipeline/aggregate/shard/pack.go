@@ -70,10 +70,10 @@ type Packs struct {
 	spare []*pack      // to use again
 }
 
-// sparePacks is how many packs keep their memory: most partitions forward to few others at a time.
+// sparePacks is the number of packs that keep their memory: most partitions forward to few others at a time.
 const sparePacks = 4
 
-// pack is what waits for one partition.
+// pack gathers forwards to one partition.
 type pack struct {
 	value  []byte
 	items  int
@@ -93,7 +93,7 @@ func (ps *Packs) Use(on bool) { ps.packs = on }
 // Waiting reports whether there are packs that Flush would ask to be forwarded.
 func (ps *Packs) Waiting() bool { return ps.open > 0 }
 
-// Bytes is how many bytes wait in packs.
+// Bytes counts the bytes that wait in packs.
 func (ps *Packs) Bytes() int64 { return ps.bytes }
 
 // Flush asks for what waits to be forwarded, but for partitions that are busy; nil: for all.

@@ -7,8 +7,8 @@ import (
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 
-// BenchmarkForward is what an event costs on the key of one address: the partition that reads it, which counts
-// it nowhere else, and the one that owns the key. Each event has an id.
+// BenchmarkForward measures an event on the key of one address: at the partition that reads it, which counts it
+// nowhere else, and at the one that owns the key. Each event has an id.
 func BenchmarkForward(b *testing.B) {
 	set := compile(b, `
   rules:

@@ -217,9 +217,9 @@ func BrokerTime(rec *record.Record) event.Micros {
 	return event.FromTime(rec.Time())
 }
 
-// senderOf is what an emitter says of a record by its headers: its instance, the partition that it
-// sent the record to, and the record's number there. No instance or 0 is what does not come from an
-// emitter. Without a partition it is the one that the record is in.
+// senderOf reads an emitter's headers of a record: its instance, the partition that it sent the record to, and the
+// record's number there. No instance or 0 is what does not come from an emitter. Without a partition it is the one
+// that the record is in.
 func senderOf(headers record.Headers, partition int32) (instance []byte, to int32, seq uint64) {
 	to = partition
 	for {
@@ -269,10 +269,10 @@ func partKey(part int, version uint64) string {
 
 func isPart(key []byte) bool { return strings.HasPrefix(string(key), partPrefix) }
 
-// ProducerParts is how many parts the table of producers has.
+// ProducerParts is the number of parts of the table of producers.
 const ProducerParts = producerParts
 
-// inlineProducers is how many rows a checkpoint record holds itself, as those of older programs do.
+// inlineProducers bounds the rows in a checkpoint record itself, as in those of older programs.
 const inlineProducers = 64
 
 // cut says in a checkpoint what is known at this moment. What has changed and is too much for its

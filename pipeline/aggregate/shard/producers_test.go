@@ -13,7 +13,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/event"
 )
 
-// writtenProducers is what the changelog would hold.
+// writtenProducers stands for the changelog.
 type writtenProducers struct {
 	checkpoint []byte
 	parts      map[string][]byte

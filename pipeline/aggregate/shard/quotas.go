@@ -28,7 +28,7 @@ type Quotas struct {
 
 type quotaPlace struct{ key, limit string }
 
-// quota is when something was published last; while waits, left is what is to be published next.
+// quota holds the time of the last publication; while waits, left is the next one.
 type quota struct {
 	at    event.Micros
 	waits bool
@@ -153,10 +153,10 @@ func (m *Quotas) leftByCommand(key string, kind rules.CommandKind, all []rules.L
 	}
 }
 
-// Waiting is how many numbers of what is left wait to be published.
+// Waiting counts the remainders that wait to be published.
 func (m *Quotas) Waiting() int { return m.waiting }
 
-// DueQuotas is what Publish is to publish.
+// DueQuotas are the next work of Publish.
 type DueQuotas struct{ places []quotaPlace }
 
 // Any reports whether there is something to publish.

@@ -9,7 +9,7 @@ import (
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
 
-// Resumed is where a partition goes on.
+// Resumed is the place at which a partition goes on.
 type Resumed struct {
 	// Seek says that the sources are to be read from Next. Otherwise there is no checkpoint, and they
 	// start at their topics' start.
@@ -156,7 +156,7 @@ func (t *Takeover) checkOutputs(c *checkpoint, f Found) (seek bool, err error) {
 	return c.Version > 0 || why != "", nil
 }
 
-// outputsLost says what is gone of the changelog and the verdicts; "" is nothing.
+// outputsLost names the losses of the changelog and the verdicts; "" is nothing.
 func (t *Takeover) outputsLost(c *checkpoint, f Found) (why string) {
 	table := t.log.cfg.Topics.Table
 	for _, topic := range []Topic{table, t.log.cfg.Topics.Verdicts} {

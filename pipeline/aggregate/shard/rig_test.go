@@ -20,5 +20,5 @@ func compile(t testing.TB, spec string) *rules.Set {
 
 func now() event.Micros { return event.FromTime(time.Now()) }
 
-// lookAtEnds is how often an owner looks at ends that wait.
+// lookAtEnds is the interval of an owner's looks at ends that wait.
 const lookAtEnds = 50 * time.Millisecond

@@ -46,7 +46,7 @@ func (u *inUse) useExemptions() {
 	}
 }
 
-// inForce is what a limit has in force for a key at a time.
+// inForce returns a limit's verdict in force for a key at a time.
 func (u *inUse) inForce(state, key []byte, at event.Micros, limit string) *verdict.Verdict {
 	if len(state) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (x *exemptions) fromStrict(set *rules.Set, key string, state []byte) event.
 	return max(0, set.ExemptFrom(dims, all...))
 }
 
-// Exempted is what a command exempted: a key's text, and how.
+// Exempted is a command's exemption: a key's text, and its terms.
 type Exempted struct {
 	Key string
 	rules.Given

@@ -137,10 +137,10 @@ const Parts = state.Parts
 // PartOf is the part of a key.
 func PartOf(key []byte) int { return state.PartOf(key) }
 
-// Keys is how many keys there are.
+// Keys counts the keys.
 func (s *Shard) Keys() int { return s.table.Len() }
 
-// Bytes is how much memory the keys take.
+// Bytes returns the memory of the keys.
 func (s *Shard) Bytes() int64 { return s.table.Bytes() }
 
 // State copies a key's state; nil when there is none.
@@ -201,8 +201,7 @@ func (s *Shard) Exempted(key []event.Dim, at event.Micros) []Exempted {
 	return s.rules.exempt.with(key, at)
 }
 
-// Explainer is what explains a key's state: the rules that it is counted by, and the exemptions
-// that hold for it.
+// Explainer explains a key's state: by the rules that it is counted by, and the exemptions that hold for it.
 func (s *Shard) Explainer(key []event.Dim) *rules.Stepper {
 	stepper := s.rules.Set.NewStepper()
 	var given []rules.Exemptions

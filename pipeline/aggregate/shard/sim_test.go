@@ -216,7 +216,7 @@ func (w *simGroup) step() {
 	}
 }
 
-// covered is how many checkpoints the present owners have made.
+// covered counts the checkpoints of the present owners.
 func (w *simGroup) covered() (n int) {
 	for _, o := range w.owners {
 		n += o.covered

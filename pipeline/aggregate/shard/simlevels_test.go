@@ -173,7 +173,7 @@ func (o *simOwner) strictKeys() (keys []string) {
 	return keys
 }
 
-// simBefore is what a partition had when limits became strict.
+// simBefore is a partition's state when limits became strict.
 type simBefore struct {
 	version int64    // that is not said yet
 	end     int64    // of the verdict topic

@@ -45,7 +45,7 @@ type simAck struct {
 	n      int // it is the nth that was sent
 }
 
-// simPhase is how far a checkpoint is.
+// simPhase is a checkpoint's progress.
 type simPhase int
 
 const (

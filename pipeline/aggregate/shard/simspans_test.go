@@ -14,7 +14,7 @@ type simSpans struct {
 	forwarded, begun, ofVerdicts int
 }
 
-// simSpan is what makes a span what it is.
+// simSpan identifies a span.
 type simSpan struct {
 	parent    [8]byte
 	partition int32

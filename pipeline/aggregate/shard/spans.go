@@ -25,7 +25,7 @@ type spans struct {
 	out *Effects
 }
 
-// Counted is what became of a traced event on one of its keys, or that it has none.
+// Counted is the fate of a traced event on one of its keys, or that it has none.
 type Counted struct {
 	Trace     event.Trace // of this span
 	Parent    [8]byte     // zero: the trace begins here
@@ -38,8 +38,8 @@ type Counted struct {
 	At        event.Micros // when it was applied
 }
 
-// Traced is where verdicts of a traced event come from, and when. Verdicts have the context of their own
-// span.
+// Traced is the origin of verdicts of a traced event, in its trace and in time. Verdicts have the context of their
+// own span.
 type Traced struct {
 	Counted event.Trace  // the span of the event's step
 	At      event.Micros // when it was applied
@@ -136,8 +136,8 @@ func (g *gatheredStep) span(which int) event.Trace {
 	return below(*g.trace, uint64(g.cause.Partition), uint64(g.cause.Offset), uint64(g.place.index), uint64(which))
 }
 
-// verdicts is where the verdicts of a step come from; nil if it is not traced. One of SpanEvery that is not
-// begins a trace of its own.
+// verdicts returns the origin of a step's verdicts; nil if it is not traced. One of SpanEvery that is not begins a
+// trace of its own.
 func (s *spans) verdicts(w *rules.Work, g *gatheredStep, clock Clock) *Traced {
 	if !s.cfg.Spans || g.shape == nil {
 		return nil

@@ -136,7 +136,7 @@ func (s *stage) sayAux(a *Aux) {
 	}
 }
 
-// sayTally says what became of events.
+// sayTally writes the counts of events by their fate.
 func (s *stage) sayTally(was, is *Tally) {
 	before, after := reflect.ValueOf(*was), reflect.ValueOf(*is)
 	for i := range before.NumField() {

@@ -125,8 +125,7 @@ func (in *intake) unpermitted(hits []rules.Hit) {
 	}
 }
 
-// leftAgain says what is left to a key whose event was applied before: whether that was published is
-// not known.
+// leftAgain publishes the remainder of a key whose event was applied before: whether that was published is not known.
 func (in *intake) leftAgain(w *rules.Work, state []byte, clock Clock) {
 	if slices.ContainsFunc(w.Hits, func(h rules.Hit) bool { return h.Limit.Quota }) {
 		in.quotas.noteLeft(w.Key, in.rules.stepper.LeftNow(state, w.Key), clock)

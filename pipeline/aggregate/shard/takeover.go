@@ -31,7 +31,7 @@ type Takeover struct {
 	checked state.Place // the states before it were looked at
 }
 
-// leftover is what a key's last record says of verdicts that were not yet published.
+// leftover lists the verdicts in a key's last record that were not yet published.
 type leftover struct {
 	offset   int64 // of that record: the seq of those without one
 	verdicts []unpublished
@@ -61,7 +61,7 @@ func (l *leftover) issued() ([]*issued, error) {
 	return list, nil
 }
 
-// loadAtOnce is how many records are loaded together.
+// loadAtOnce is the number of records that are loaded together.
 const loadAtOnce = 32
 
 // Load takes in records of the changelog, in their order; it keeps copies only. Fence records are
@@ -173,8 +173,7 @@ func (t *Takeover) loadOwnerRecord(key, value []byte) error {
 	return nil
 }
 
-// Restored is what the changelog's last checkpoint says, for an owner who asks Kafka what Resume
-// must know.
+// Restored is the content of the changelog's last checkpoint, for an owner who asks Kafka what Resume must know.
 type Restored struct {
 	Checkpoint bool          // there is one
 	Rules      int64         // the version that was counted by
@@ -182,7 +181,7 @@ type Restored struct {
 	Of         [Sources]int32
 }
 
-// Restored is what was loaded so far.
+// Restored returns the state loaded so far.
 func (t *Takeover) Restored() Restored {
 	c := t.checkpoint
 	if c == nil {
@@ -198,7 +197,7 @@ func (t *Takeover) Restored() Restored {
 	return r
 }
 
-// Found is what the owner found in Kafka at a takeover.
+// Found is the owner's finding in Kafka at a takeover.
 type Found struct {
 	ChangelogStart int64
 	Oldest, Newest [Sources]int64    // where the sources begin and end

@@ -63,10 +63,10 @@ func (t *Tally) stepped(w *rules.Work, res *rules.Result) {
 // What a tally tells apart by names that producers choose: their number is bounded.
 const maxNoticed = 100
 
-// maxClient is how many bytes of a producer's name are kept: a header may be as long as a record.
+// maxClient bounds the bytes of a producer's name that are kept: a header may be as long as a record.
 const maxClient = 256
 
-// Unmatched is what events that no rule counts say.
+// Unmatched counts events that no rule counts, by their fields.
 type Unmatched struct {
 	API, Outcome string
 	NoUID        bool // they name no user, so that rules by uid pass them over
@@ -108,8 +108,8 @@ func (t *Tally) noteMisplaced(rec *record.Record) {
 	t.Misplaced[client] = Misplaced{m.Events + 1, rec.Offset}
 }
 
-// ClientOf is what a record says about its producer: its own header, else the source of a CloudEvent; "" for
-// nothing. Kafka itself tells consumers nothing about producers.
+// ClientOf names a record's producer: by its own header, else the source of a CloudEvent; "" for nothing. Kafka
+// itself tells consumers nothing about producers.
 func ClientOf(headers record.Headers) (name string) {
 	for {
 		key, value, ok := headers.Next()
@@ -138,8 +138,8 @@ type Overshoot struct {
 	Events uint64 // that verdicts were to keep out
 	Shadow uint64 // that nothing was to keep out, since the limit is in shadow mode
 
-	// Delays are how long after the beginning of the verdict in force an event happened, by its own
-	// time: by bucket, and altogether. Only of Events, and of these only where there was a verdict.
+	// Delays counts events by the time from the beginning of the verdict in force, by the events' own time: by
+	// bucket, and altogether. Only of Events, and of these only where there was a verdict.
 	Delays [len(OvershootBounds) + 1]uint64
 	Delay  event.Micros
 }

@@ -227,7 +227,7 @@ func (vs *Verdicts) holdBack(key []byte, changes []verdict.Verdict, moves []rule
 	})
 }
 
-// EndsWaiting is how many ends of blocks have moved and wait to be published.
+// EndsWaiting counts the ends of blocks that have moved and wait to be published.
 func (vs *Verdicts) EndsWaiting() int { return vs.table.moved.waiting }
 
 // EndsDue returns the keys of which PublishEnds has something to publish now, or of all ends that

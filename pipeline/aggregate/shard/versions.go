@@ -19,7 +19,7 @@ import (
 // sayingKey is the key of the changelog's record of the version that was said last, or is about to be.
 const sayingKey = "\x00saying"
 
-// announcement is what is to be said of the rules.
+// announcement is a due statement about the rules.
 type announcement struct {
 	said   spoken             // last, and durable
 	saying spoken             // what the changelog named when the partition was taken over
@@ -43,7 +43,7 @@ type spoken struct {
 	limits []string // the strict ones that levels are of, by their names there
 }
 
-// sayingRecord is what the record at sayingKey says.
+// sayingRecord is the content of the record at sayingKey.
 type sayingRecord struct {
 	Name   string   `json:"name"`
 	Number uint64   `json:"version"`
