@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -135,28 +136,25 @@ func (a *Answers) partition(key string) string {
 // honors it. An unavailable response has none, because the end is unknown.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
 	_, header, body := a.Denial(d, DenialContext{Languages: r.Header.Get("Accept-Language"), Key: key})
-	h := w.Header()
-	for name, values := range header {
-		h[name] = values
-	}
+	maps.Copy(w.Header(), header)
 	problem(w, r, body)
 }
 
 // Unclear is the detail of a Refusal for who sent the request.
 const Unclear = "It is not clear who sends this request: a header that says so has several values."
 
-// Refusal is the Problem of a request that does not say clearly who sent it, or for what: 400.
-func Refusal(detail string) Problem {
-	return Problem{Type: "about:blank", Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Detail: detail}
+// Refusal returns the fields and the Problem that answer a request which does not say clearly who sent it, or for
+// what: 400.
+func Refusal(detail string) (header map[string][]string, _ Problem) {
+	return map[string][]string{"Cache-Control": {"no-store"}, "Content-Type": {ProblemType}},
+		Problem{Type: "about:blank", Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Detail: detail}
 }
 
-// WriteRefused responds with 400 and a Problem to a request that does not say clearly who sent it.
-func WriteRefused(w http.ResponseWriter, r *http.Request) { RefusedBecause(w, r, Unclear) }
-
-// RefusedBecause is WriteRefused with another detail.
-func RefusedBecause(w http.ResponseWriter, r *http.Request, detail string) {
-	w.Header().Set("Cache-Control", "no-store")
-	problem(w, r, Refusal(detail))
+// WriteRefused responds with the Refusal of a request that does not say clearly who sent it.
+func WriteRefused(w http.ResponseWriter, r *http.Request) {
+	header, body := Refusal(Unclear)
+	maps.Copy(w.Header(), header)
+	problem(w, r, body)
 }
 
 func problem(w http.ResponseWriter, r *http.Request, body Problem) {

@@ -143,11 +143,8 @@ func (o *Outcome) header() map[string][]string {
 
 // refuse answers a request that does not say clearly who sent it, or for what.
 func refuse(r *Request) Outcome {
-	p := enforce.Refusal(r.Unclear)
-	return Outcome{
-		Do: Refuse, Status: p.Status, Problem: &p, head: r.Head,
-		Header: map[string][]string{"Cache-Control": {"no-store"}, "Content-Type": {enforce.ProblemType}},
-	}
+	header, p := enforce.Refusal(r.Unclear)
+	return Outcome{Do: Refuse, Status: p.Status, Header: header, Problem: &p, head: r.Head}
 }
 
 // deny answers a request that the check or the Admitter denies. Whatever the status is, what a limit denied did
