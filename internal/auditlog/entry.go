@@ -57,18 +57,40 @@ type Entry struct {
 	Since                       event.Micros
 
 	What string // of a read: what was read
+
+	Partition       int32           // of a fuse
+	Letters, Events int             // of dead letters that were sent again
+	Notify          json.RawMessage // of a verdict: true, or the routes that are told
 }
 
 // Parse is strict with verdicts only: an entry of another type is shown whatever its fields have.
 func Parse(data []byte) (*Entry, error) {
+	e, of, err := ParseFields(data)
+	if err == nil && e.Type == Verdict {
+		v, err := verdict.Parse(of)
+		if err != nil {
+			return nil, err
+		}
+		e.Verdict, e.Key, e.Rule = &v, v.Key, v.Rule
+	}
+	return e, err
+}
+
+// ParseFields is Parse without the verdict, which it returns as it came: who shows none need not understand it.
+func ParseFields(data []byte) (e *Entry, of json.RawMessage, err error) {
 	var w map[string]json.RawMessage
 	if err := json.Unmarshal(data, &w); err != nil {
-		return nil, fmt.Errorf("parse the entry: %w", err)
+		return nil, nil, fmt.Errorf("parse the entry: %w", err)
 	}
-	e := &Entry{At: event.NoTime, Until: event.NoTime, Since: event.NoTime, Key: parseKey(w["key"])}
-	for name, from := range w {
-		if to := e.field(name); to != nil {
-			_ = json.Unmarshal(from, to) // a field of another type counts as absent
+	e = &Entry{At: event.NoTime, Until: event.NoTime, Since: event.NoTime, Key: parseKey(w["key"]), Notify: w["notify"]}
+	for name, into := range map[string]any{
+		"type": &e.Type, "at": &e.At, "by": &e.By, "on_behalf_of": &e.For, "rule": &e.Rule, "reason": &e.Reason, "id": &e.ID,
+		"command": &e.Command, "until": &e.Until, "keys": &e.Keys, "version": &e.Version, "from": &e.From, "name": &e.Name,
+		"file": &e.File, "hash": &e.Hash, "enforcer": &e.Enforcer, "enforcer_id": &e.EnforcerID, "enabled": &e.Enabled,
+		"cause": &e.Cause, "since": &e.Since, "what": &e.What, "partition": &e.Partition, "letters": &e.Letters, "events": &e.Events,
+	} {
+		if raw, there := w[name]; there {
+			_ = json.Unmarshal(raw, into) // a field of another type counts as absent
 		}
 	}
 	var each []json.RawMessage
@@ -76,70 +98,7 @@ func Parse(data []byte) (*Entry, error) {
 	for _, key := range each {
 		e.Each = append(e.Each, parseKey(key))
 	}
-	if e.Type == Verdict {
-		v, err := verdict.Parse(w["verdict"])
-		if err != nil {
-			return nil, err
-		}
-		e.Verdict, e.Key, e.Rule = &v, v.Key, v.Rule
-	}
-	return e, nil
-}
-
-// field returns a pointer to a field's value; nil of those that are read otherwise, or not known.
-func (e *Entry) field(name string) any {
-	switch name {
-	case "type":
-		return &e.Type
-	case "at":
-		return &e.At
-	case "by":
-		return &e.By
-	case "on_behalf_of":
-		return &e.For
-	case "rule":
-		return &e.Rule
-	case "reason":
-		return &e.Reason
-	case "id":
-		return &e.ID
-	case "command":
-		return &e.Command
-	case "until":
-		return &e.Until
-	case "keys":
-		return &e.Keys
-	}
-	return e.laterField(name)
-}
-
-// laterField is field for what types have that came later.
-func (e *Entry) laterField(name string) any {
-	switch name {
-	case "version":
-		return &e.Version
-	case "from":
-		return &e.From
-	case "name":
-		return &e.Name
-	case "file":
-		return &e.File
-	case "hash":
-		return &e.Hash
-	case "enforcer":
-		return &e.Enforcer
-	case "enforcer_id":
-		return &e.EnforcerID
-	case "enabled":
-		return &e.Enabled
-	case "cause":
-		return &e.Cause
-	case "since":
-		return &e.Since
-	case "what":
-		return &e.What
-	}
-	return nil
+	return e, w["verdict"], nil
 }
 
 // parseKey parses a key, written as an object or as a record key's text. Nil is no key.

@@ -7,52 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/auditlog"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/verdict"
 )
-
-// entry is one of the audit topic, as far as Notes need it. Fields that other types have otherwise are read
-// one by one: an unknown form of one is no reason to lose the others.
-type entry struct {
-	Type, By, Command, Rule, Reason, Name, Enforcer, Cause string
-
-	For       string
-	At        event.Micros
-	Until     event.Micros
-	Key       []event.Dim
-	Keys      int
-	Partition int32
-	Version   int64
-	From      int64
-	Enabled   *bool
-	Letters   int
-	Events    int
-	Verdict   json.RawMessage
-	Notify    json.RawMessage
-}
-
-func parse(data []byte) (*entry, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, fmt.Errorf("parse the entry: %w", err)
-	}
-	e := &entry{At: event.NoTime, Until: event.NoTime, Verdict: fields["verdict"], Notify: fields["notify"]}
-	for name, into := range map[string]any{
-		"type": &e.Type, "by": &e.By, "command": &e.Command, "rule": &e.Rule, "reason": &e.Reason, "name": &e.Name, "enforcer": &e.Enforcer,
-		"cause": &e.Cause, "on_behalf_of": &e.For, "at": &e.At, "until": &e.Until, "keys": &e.Keys, "partition": &e.Partition,
-		"version": &e.Version, "from": &e.From, "enabled": &e.Enabled, "letters": &e.Letters, "events": &e.Events,
-	} {
-		if raw, ok := fields[name]; ok {
-			_ = json.Unmarshal(raw, into) // another type of value counts as absent
-		}
-	}
-	var text string
-	if json.Unmarshal(fields["key"], &text) == nil {
-		e.Key, _ = event.ParseKey([]byte(text))
-	}
-	return e, nil
-}
 
 // Audit makes Notes of entries of the audit. It is for one reader: it remembers which verdicts it has seen, since
 // a verdict comes again when its end moves.
@@ -65,7 +24,7 @@ const remembered = 10_000
 
 // Note makes an entry's note; nil for nothing. An entry that cannot be read is an error.
 func (a *Audit) Note(data []byte, broker time.Time) (*note.Note, error) {
-	e, err := parse(data)
+	e, of, err := auditlog.ParseFields(data)
 	if err != nil {
 		return nil, err
 	}
@@ -74,26 +33,26 @@ func (a *Audit) Note(data []byte, broker time.Time) (*note.Note, error) {
 		n.At = e.At.Time()
 	}
 	switch e.Type {
-	case "verdict":
-		return a.verdict(n, e)
-	case "command":
+	case auditlog.Verdict:
+		return a.verdict(n, e, of)
+	case auditlog.Command:
 		n.Kind, n.Subject, n.What = note.Command, e.Command, command(e)
-	case "dead-letters":
+	case auditlog.DeadLetters:
 		n.Kind, n.Subject = note.Command, "send dead letters again"
 		n.What = fmt.Sprintf("%d dead letters sent again, %d events", e.Letters, e.Events)
-	case "fuse":
+	case auditlog.Fuse:
 		n.Kind = note.Fuse
 		n.What = fmt.Sprintf("in partition %d, of %d keys: it is in shadow mode there until changed rules are loaded", e.Partition, e.Keys)
 		n.By, n.Reason = "", ""
-	case "rules":
+	case auditlog.Rules:
 		n.Kind, n.What = note.RulesChanged, fmt.Sprintf("version %d of %s", e.Version, e.Name)
 		if e.From > 0 {
 			n.What = fmt.Sprintf("version %d of %s, with the text of version %d", e.Version, e.Name, e.From)
 		}
-	case "kill-switch":
+	case auditlog.KillSwitch:
 		n.Kind, n.Subject, n.By = note.KillSwitch, e.Enforcer, "" // it only has seen it
 		n.What = "enforces again"
-		if e.Enabled == nil || !*e.Enabled {
+		if !e.Enabled {
 			n.What = "allows everything, by its " + e.Cause
 		}
 	default:
@@ -103,7 +62,7 @@ func (a *Audit) Note(data []byte, broker time.Time) (*note.Note, error) {
 }
 
 // command describes a command's effect, in the command line's words.
-func command(e *entry) string {
+func command(e *auditlog.Entry) string {
 	what := e.Command
 	if what == "forget" {
 		what = "erase"
@@ -124,11 +83,11 @@ func command(e *entry) string {
 }
 
 // verdict makes a Note of a verdict whose rule has notify.
-func (a *Audit) verdict(n *note.Note, e *entry) (*note.Note, error) {
+func (a *Audit) verdict(n *note.Note, e *auditlog.Entry, of json.RawMessage) (*note.Note, error) {
 	if len(e.Notify) == 0 {
 		return nil, nil
 	}
-	v, err := verdict.Parse(e.Verdict)
+	v, err := verdict.Parse(of)
 	if err != nil {
 		return nil, err
 	}
