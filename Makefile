@@ -17,14 +17,14 @@ test: ## the fast suite, on embedded Kafka and Redis
 	go test -p 4 -parallel 8 $(TESTFLAGS) $(TESTED) # tests with servers wait more than they work
 
 # Models are compared with the code, and simulations run, with all of their steps: make test takes a tenth.
-MODELS = ./windows ./rules/... ./internal/engine ./pipeline/aggregate/shard ./pipeline/aggregate/state ./pipeline/admit/...
+MODELS = ./windows ./rules/... ./internal/tools/engine ./pipeline/aggregate/shard ./pipeline/aggregate/state ./pipeline/admit/...
 
 models: ## what make test takes a tenth of, whole
 	TALLYGATE_TEST_DEPTH=10 go test -count=1 $(TESTFLAGS) $(MODELS)
 
 # Pure packages, and tests that only read the repository or drive programs from outside, have no goroutine that
 # could race.
-RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(accesslog|dev|engine|layers|vocabulary)|windows|rules|rules/.*|pipeline/aggregate/(hotkeys|shard|state)|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
+RACED = $$(go list ./... | grep -vE '/(clients|docs/.*|deploy|examples/.*|internal/(programs/dev|testing/layers|tools/(accesslog|engine|vocabulary))|windows|rules|rules/.*|pipeline/aggregate/(hotkeys|shard|state)|pipeline/admit/(protocol|internal/classics)|scripts/.*)$$')
 
 race: ## the fast suite of all that has goroutines, under the race detector
 	go test -race -parallel 4 -timeout 20m $(TESTFLAGS) $(RACED)
@@ -39,8 +39,8 @@ check: ## all that CI runs
 	bash .ci/run
 
 # What has tests on real servers, or in a browser. The longest is first, so that others run beside it.
-REAL = ./internal/e2e $$(grep -rlE --include='*_test.go' 'internal/servers"|/blocklist/internal/rig"|/browsertest"|"TALLYGATE_TEST_[A-Z]+"' . | xargs -n 1 dirname | sort -u | \
-	grep -vE '^\./(internal/(e2e|dev|layers|testrun|servers/.*)|adapters/.*|bench/.*|deploy/(helm|mixin)/.*)$$')
+REAL = ./internal/testing/e2e $$(grep -rlE --include='*_test.go' 'internal/testing/servers"|/blocklist/internal/rig"|/browsertest"|"TALLYGATE_TEST_[A-Z]+"' . | xargs -n 1 dirname | sort -u | \
+	grep -vE '^\./(internal/(programs/dev|testing/(e2e|layers|testrun|servers/.*))|adapters/.*|bench/.*|deploy/(helm|mixin)/.*)$$')
 
 e2e: kafka-up ## tests on a real Kafka and Redis; SUITES=kills,browsers: also those of these suites (scripts/suites)
 	@TALLYGATE_TEST_KAFKA=127.0.0.1:$$(<$(RUN)/kafka/port) TALLYGATE_TEST_REDIS=127.0.0.1:$$(<$(RUN)/redis/port) \
@@ -61,7 +61,7 @@ chaos: ## plans of faults, compared with a model: make chaos SEED=1 RUNS=3 EVENT
 soak: ## a steady load with everything that happens to an installation: make soak MINUTES=30
 	@scripts/kafka.sh install >/dev/null; scripts/redis.sh install; redis=$$(scripts/redis.sh start $(RUN)/redis); \
 	  TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=$$redis TALLYGATE_TEST_REQUIRE=1 TALLYGATE_TEST_NIGHTLY=soak \
-	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/e2e -soak.minutes $(or $(MINUTES),30)
+	  go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./internal/testing/e2e -soak.minutes $(or $(MINUTES),30)
 
 simulate: ## the protocol of strict limits against all that can fail: make simulate STEPS=100000000 SEED=1
 	go test -v -count=1 -timeout 0 -run '^Test(Simulation|EachRuleIsNeeded)$$' ./pipeline/admit/protocol -sim.steps $(or $(STEPS),50000000) -sim.seed $(or $(SEED),0)

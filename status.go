@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/status/samples"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/run/samples"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 

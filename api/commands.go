@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Command is the body of POST /v1/commands.

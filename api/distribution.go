@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Distribution is the answer to GET /v1/rules/distribution: how many keys have counted how much under a rule, now.

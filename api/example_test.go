@@ -8,7 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 func ExampleClient() {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Exemptions is the answer to GET /v1/exemptions: those that name all dimensions of the question.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Explained is the answer to GET /v1/explain: where a key stands under every rule that counts by its dimensions.

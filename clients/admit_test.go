@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 const strictRules = `apiVersion: tallygate.dev/v1

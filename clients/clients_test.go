@@ -14,8 +14,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 )
 
 // Node's package had a version of its own, 0.0.0.

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/enforcer"
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/programs/aggregator"
+	"github.com/tallygate/tallygate/internal/programs/enforcer"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 const installed = 4 // partitions

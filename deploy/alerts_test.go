@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 )
 
 // alert is one of alerts.yaml.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/cli"
-	"github.com/tallygate/tallygate/internal/enforcer"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/programs/aggregator"
+	"github.com/tallygate/tallygate/internal/programs/cli"
+	"github.com/tallygate/tallygate/internal/programs/enforcer"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // helpOf is the help of the program that a service of docker-compose.yml runs; "" if it is none of ours.

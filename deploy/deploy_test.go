@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/run/access"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
-// fault is what a real Prometheus saw while one thing was broken. internal/e2e records it.
+// fault is what a real Prometheus saw while one thing was broken. internal/testing/e2e records it.
 type fault struct {
 	file string
 
@@ -108,7 +108,7 @@ func (f *fault) test(rules string) map[string]any {
 	}
 }
 
-// named is after how long the console's overview named a fault: go test -v -run TheOverviewNames ./internal/e2e
+// named is after how long the console's overview named a fault: go test -v -run TheOverviewNames ./internal/testing/e2e
 // measures it, each second being a round of the console.
 var named = map[string]string{
 	"the broker is gone":                        "0.1 s",

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/devstack"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 const dist = "../bin/dist" // where make snapshot builds

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // findings are the mistakes and warnings of a file with one rule, whose fields are given.
@@ -201,7 +201,7 @@ func TestOurOwnRulesHaveNoFindings(t *testing.T) {
 		}
 	}
 	files := 0
-	for _, pattern := range []string{"../testdata/rules/*.yaml", "../examples/*/rules.yaml", "../internal/dev/*.yaml", "../*.yaml", "../deploy/*.yaml"} {
+	for _, pattern := range []string{"../testdata/rules/*.yaml", "../examples/*/rules.yaml", "../internal/programs/dev/*.yaml", "../*.yaml", "../deploy/*.yaml"} {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
 			src, err := os.ReadFile(path)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 func TestRoundUpToAGrain(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 	"github.com/tallygate/tallygate/windows"
 )
 

@@ -1,8 +1,8 @@
 package rules
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // tell applies a denied request's event: it tells limits under which something counts, or is in force, unless a later

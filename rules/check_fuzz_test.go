@@ -3,7 +3,7 @@ package rules
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // FuzzCheckExtras: whatever passes the checks can be stepped, judged again, commanded and explained, also

@@ -1,9 +1,9 @@
 package rules
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // CommandKind selects a command's effect.

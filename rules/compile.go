@@ -3,7 +3,7 @@ package rules
 import (
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/logic"
 	"github.com/tallygate/tallygate/rules/internal/scalar"

@@ -8,10 +8,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/logic"
 	"github.com/tallygate/tallygate/rules/when"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // analyst looks for what a rule cannot mean: conditions that never hold together, and limits that nothing

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 	"github.com/tallygate/tallygate/windows"
 )
 

@@ -3,7 +3,7 @@ package rules
 import (
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // quota reads whether it is published what keys have left.

@@ -6,9 +6,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // resetReader reads which events empty a rule's windows.

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func standardDefaults() defaults { return defaults{key: []string{"uid"}} }

@@ -5,10 +5,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/rules/when"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // strictReader reads what a rule says of requests before their actions.

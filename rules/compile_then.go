@@ -5,11 +5,11 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func (c *ruleReader) block(n *yaml.Node) {

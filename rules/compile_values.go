@@ -8,9 +8,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // duration reads a positive Prometheus duration.

@@ -3,7 +3,7 @@ package rules
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Counter counts keys by their counts under some limits of a set. It may be used by one goroutine at a time.

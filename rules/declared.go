@@ -7,10 +7,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/rules/when"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Vocabulary lists the APIs and attributes that a set declares. It is immutable and may be used by many goroutines.

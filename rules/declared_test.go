@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 const plainRule = "  rules: [{name: a, match: {api: \"*\"}, limit: 1, per: 1h, then: {block: 1h}}]\n"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Giver names the person behind an exemption, and the reason. The zero value is that nobody knows.

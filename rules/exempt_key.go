@@ -3,7 +3,7 @@ package rules
 import (
 	"bytes"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 

@@ -3,9 +3,9 @@ package rules
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
+	"github.com/tallygate/tallygate/verdict"
 	"github.com/tallygate/tallygate/windows"
 )
 

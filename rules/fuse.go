@@ -3,7 +3,7 @@ package rules
 import (
 	"math/bits"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // fuseLeast is the number of keys from which a rule's share counts.

@@ -1,6 +1,6 @@
 package rules
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // LongestBlock returns how long a verdict of the set may last, as one event issues it, and the limit
 // that issues it. For so long its record has to be kept.

@@ -3,7 +3,7 @@ package rules
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // For how long verdicts are kept: for the longest block, also of a bucket that is overdrawn, and for the

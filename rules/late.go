@@ -1,6 +1,6 @@
 package rules
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // TooLate says, of the count of a limit that an event was too late for, why it does not add to it; "" when the
 // event's time is within what is counted.

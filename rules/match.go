@@ -3,7 +3,7 @@ package rules
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // apiOnly reports whether the API decides alone.

@@ -3,7 +3,7 @@ package rules
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // BenchmarkMatchFive matches five rules of one key, one of which sums an attribute.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // FuzzKeys: whatever an event has, the matcher's key, event.Event.Dim and what somebody who writes the

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A key of more than 65,535 bytes wrapped the length that stands ahead of it in memory: its counts were lost, each

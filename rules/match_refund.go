@@ -3,7 +3,7 @@ package rules
 import (
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // refund returns what an event means that takes back what another one counted: it is for every

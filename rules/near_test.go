@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // An event is near a limit if it leaves its key with 80% of it or more, and not above it.

@@ -3,7 +3,7 @@ package rules
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Permits finds the keys that events' permits were granted for. It keeps buffers between events; each

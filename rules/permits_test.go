@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 const permitRules = header + `  rules:

@@ -3,11 +3,11 @@ package rules
 import (
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules/document"
 	"github.com/tallygate/tallygate/rules/internal/logic"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/rules/when"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // field is one field of rule files: a line in the table below. What may be written, the messages about

@@ -1,8 +1,8 @@
 package rules
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // RecordKeys returns the record keys of all verdicts that a key can have by these rules: blocks,

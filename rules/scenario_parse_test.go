@@ -8,7 +8,7 @@ import (
 	"time"
 	_ "time/tzdata" // the zones that timelines are written in
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A scenario file is a story: prose behind '#', then

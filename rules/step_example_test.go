@@ -3,9 +3,9 @@ package rules_test
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // An event goes through a Matcher, which says which keys it is about, and for each of them

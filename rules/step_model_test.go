@@ -5,8 +5,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 	"github.com/tallygate/tallygate/windows"
 )
 

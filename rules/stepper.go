@@ -1,7 +1,7 @@
 package rules
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // oneRule compiles a rule with some fields, in a set that is lenient for 10 minutes.

@@ -8,7 +8,7 @@ import (
 	"github.com/expr-lang/expr/builtin"
 	"pgregory.net/rapid"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Predicates that have a map's order, or ask the machine, are refused: they would differ between two

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // drawnRules makes a rule file of random rules. Each draws its conditions from few values, so that events

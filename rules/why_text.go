@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/scalar"
 	"github.com/tallygate/tallygate/rules/when"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // covers reports whether the rule counts events of an API, by its patterns.

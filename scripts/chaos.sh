@@ -20,6 +20,6 @@ from_here() { case ${1:-} in '' | /*) echo "${1:-}" ;; *) echo "$here/$1" ;; esa
 scripts/kafka.sh install >/dev/null
 scripts/redis.sh install
 export TALLYGATE_TEST_KAFKA=own TALLYGATE_TEST_REDIS=own TALLYGATE_TEST_REQUIRE=1 TALLYGATE_TEST_NIGHTLY=chaos
-exec go test -v -count=1 -timeout 0 -run '^TestChaos$' ./internal/e2e \
+exec go test -v -count=1 -timeout 0 -run '^TestChaos$' ./internal/testing/e2e \
   -chaos.seed "${SEED:-0}" -chaos.runs "${RUNS:-1}" -chaos.events "${EVENTS:-500000}" -chaos.uids "${UIDS:-20000}" \
   -chaos.faults "${FAULTS:-14}" -chaos.strict="${STRICT:-0}" -chaos.only "${ONLY:-}" -chaos.report "$(from_here "${REPORT:-}")" -chaos.logs "$(from_here "${LOGS:-}")"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // emitter is a Harness for those who emit.

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/engine"
-	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/tools/engine"
+	"github.com/tallygate/tallygate/internal/tools/input"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Rules are a rule file's text.

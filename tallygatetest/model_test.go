@@ -16,13 +16,13 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/tallygate/tallygate/internal/engine/enginetest"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/replay"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/internal/tools/engine/enginetest"
+	"github.com/tallygate/tallygate/internal/tools/replay"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // A test that uses the harness and `tallygate replay` make the same verdicts of the same events, late ones

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/windows"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A bucket is the generic cell rate algorithm (ITU-T I.371), exact: what it keeps is by how much

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A calendar counter's state is the format, the current window's start in Unix seconds (five

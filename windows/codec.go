@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // The first byte of a state is its format: the version of its layout above, the kind of counter

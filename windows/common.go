@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // What several kinds have in common; a kind embeds what is true of it.
 

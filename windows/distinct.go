@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // distinct counts the values in windows each of which begins where another ends, K says where. The
 // window directly before the current one is held until min(its length, Lateness) past its end.

@@ -3,7 +3,7 @@ package windows
 import (
 	"encoding/binary"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // ExactDistinct is up to how many distinct values are counted exactly. A count that is not an

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // exact counts a sliding window of whole numbers by the times themselves. Its state is the head, then

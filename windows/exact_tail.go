@@ -3,7 +3,7 @@ package windows
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // The tail of an exact counter is what is older than the times that decide. It says by how much a

@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // Forget takes out what was counted up to a moment. A later one moves the latest time first, as Add
 // with an amount of 0 does; an earlier one changes no window, and neither lengthens nor joins sessions.

@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // frame locates the windows of a counter: the current one, and the one before it as long as it may matter. The head
 // and the frame of a state that keeps them are, behind the format and the latest time:

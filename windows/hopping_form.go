@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // A hopping counter's state is the head, and unless nothing is held: the count of the first window
 // that holds the latest time, how many panes the newest one lies before the latest time's, how many

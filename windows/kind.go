@@ -3,7 +3,7 @@ package windows
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // The kinds of windows.

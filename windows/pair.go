@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // pairs counts amounts in windows each of which begins where another ends, K says where. A state is a
 // pair: the current window, and what is in the one directly before it as long as that is held, until

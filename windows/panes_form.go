@@ -3,7 +3,7 @@ package windows
 import (
 	"math/bits"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A pane counter's state is the head, and unless nothing is in the window: the total, how

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 var (

@@ -3,7 +3,7 @@ package windows
 import (
 	"encoding/binary"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // recent counts the distinct values of sliding windows, or of those hopping windows that hold the

@@ -3,7 +3,7 @@ package windows
 import (
 	"errors"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A session ends Gap after its last event. A session counter's state is the head and the frame, the

@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // sessionValues counts the values in sessions.
 type sessionValues struct{ values }

@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // placeSession finds an event's session, and moves the frame on. Events less than Gap apart are one session. The
 // session before the current one is held until min(Gap, Lateness) past its end, and remembered for Gap longer: an

@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A sketch is HyperLogLog with 4,096 registers, and Otmar Ertl's improved raw estimator ("New

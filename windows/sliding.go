@@ -3,7 +3,7 @@ package windows
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // slides is embedded by the kinds of sliding windows: the window is the Per before now, and there is none before it.

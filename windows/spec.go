@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Kind is a kind of window.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/windows"
 )
 

@@ -3,7 +3,7 @@ package windows
 import (
 	"errors"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // A tumbling counter's state is the head, the current window's amount, and the amount of the

@@ -3,7 +3,7 @@ package windows_test
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/windows"
 )
 

@@ -1,6 +1,6 @@
 package windows
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // values is embedded by kinds that count distinct values in windows that do not overlap. A state is the head and the
 // frame, the set of the window before as long as that is remembered, and the set of the current one.

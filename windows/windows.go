@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Validate returns all that is wrong, joined, and sets what was left to its default:

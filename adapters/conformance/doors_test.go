@@ -30,13 +30,13 @@ import (
 	echoadapter "github.com/tallygate/tallygate/adapters/echo"
 	fiberadapter "github.com/tallygate/tallygate/adapters/fiber"
 	ginadapter "github.com/tallygate/tallygate/adapters/gin"
-	"github.com/tallygate/tallygate/internal/decision"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/programs/decision"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/enforce/grpclimit"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const (

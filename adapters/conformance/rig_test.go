@@ -19,9 +19,9 @@ import (
 	echoadapter "github.com/tallygate/tallygate/adapters/echo"
 	fiberadapter "github.com/tallygate/tallygate/adapters/fiber"
 	ginadapter "github.com/tallygate/tallygate/adapters/gin"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const header = "X-User"

@@ -10,10 +10,10 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Options are as in httplimit.Options, for fiber's context instead of http.Request. At least one of UID, IP and Attrs is required.

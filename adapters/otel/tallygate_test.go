@@ -19,16 +19,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	tallygate "github.com/tallygate/tallygate/adapters/otel"
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/internal/tracing/collectortest"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/programs/aggregator"
+	"github.com/tallygate/tallygate/internal/run/devstack"
+	"github.com/tallygate/tallygate/internal/run/tracing/collectortest"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/emit"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const rules = `apiVersion: tallygate.dev/v1

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/tallygate/tallygate/internal/freeport"
+	"github.com/tallygate/tallygate/internal/testing/freeport"
 )
 
 // peer is a way to ask.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // crossing is which of an attacker's events is over the limit.

@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/freeport"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/freeport"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // bench is one run.

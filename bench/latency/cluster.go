@@ -16,7 +16,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/tallygate/tallygate/internal/freeport"
+	"github.com/tallygate/tallygate/internal/testing/freeport"
 )
 
 // cluster is several brokers of the benchmark's own. Programs reach them by wires, which the brokers advertise,

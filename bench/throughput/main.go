@@ -22,7 +22,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 //go:embed rules.yaml

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/freeport"
+	"github.com/tallygate/tallygate/internal/testing/freeport"
 )
 
 // scrape reads a metrics page: values by name with labels.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"os"
 
-	"github.com/tallygate/tallygate/internal/enforcer/events"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/programs/enforcer/events"
+	"github.com/tallygate/tallygate/internal/run/ops"
 )
 
 func main() {

@@ -5,8 +5,8 @@ import (
 	"context"
 	"os"
 
-	"github.com/tallygate/tallygate/internal/cli"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/programs/cli"
+	"github.com/tallygate/tallygate/internal/run/ops"
 )
 
 func main() {

@@ -1,5 +1,5 @@
 // Alerts by what they mean for users: those that wake somebody up, then those that can wait. Severity and summary
-// are those of internal/health. Each has a section of its name in docs/runbooks.md.
+// are those of internal/run/health. Each has a section of its name in docs/runbooks.md.
 {
   local c = $._config,
   local findings = import 'findings.json',

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 
@@ -150,8 +150,8 @@ func routes(t *testing.T, files ...string) map[string]string {
 func TestEveryPathIsDescribed(t *testing.T) {
 	page := reference(t)
 	for name, sources := range map[string][]string{
-		apidocs.Aggregator: {"../../internal/aggregator/*.go", "../../internal/ops/serve.go"},
-		apidocs.Enforcer:   {"../../internal/decision/*.go", "../../internal/enforcer/*.go", "../../internal/ops/serve.go"},
+		apidocs.Aggregator: {"../../internal/programs/aggregator/*.go", "../../internal/run/ops/serve.go"},
+		apidocs.Enforcer:   {"../../internal/programs/decision/*.go", "../../internal/programs/enforcer/*.go", "../../internal/run/ops/serve.go"},
 	} {
 		served := routes(t, sources...)
 		if name == apidocs.Enforcer {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // compiled is a schema as people read it.

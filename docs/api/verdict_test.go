@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // closed is a schema of what programs write: fields that it does not name are mistakes.

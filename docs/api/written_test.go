@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // The schemas of what the package api declares are written from its types, with -rewrite.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 type events []event.Event

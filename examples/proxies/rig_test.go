@@ -23,13 +23,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/tallygate/tallygate/internal/decision"
-	"github.com/tallygate/tallygate/internal/enforcer"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/programs/decision"
+	"github.com/tallygate/tallygate/internal/programs/enforcer"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func TestMain(m *testing.M) {

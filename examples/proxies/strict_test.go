@@ -19,15 +19,15 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"google.golang.org/grpc"
 
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/admit/publish"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/envoylimit"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const (

@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/admit"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 func main() {

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/aggregator"
-	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/programs/aggregator"
+	"github.com/tallygate/tallygate/internal/run/devstack"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // What README shows: five searches and suggestions a minute together, and three coupons a day. The whole
@@ -29,7 +29,7 @@ func TestQuickstart(t *testing.T) {
 	t.Cleanup(func() { stop(); running.Wait() })
 	var log bytes.Buffer
 	running.Go(func() {
-		args := []string{"--kafka", stack.Kafka[0], "--redis", stack.Redis, "--rules", "../../internal/dev/rules.yaml", "--partitions", "2",
+		args := []string{"--kafka", stack.Kafka[0], "--redis", stack.Redis, "--rules", "../../internal/programs/dev/rules.yaml", "--partitions", "2",
 			"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--log-level", "error"}
 		if status := aggregator.Command(ctx, args, io.Discard, &log, testrun.NoEnv); status != 0 {
 			t.Errorf("the aggregator ends with %d: %s", status, &log)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 func main() {

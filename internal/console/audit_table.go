@@ -3,9 +3,9 @@ package console
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/internal/auditlog"
-	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/words"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
 )
 
 // auditTable has entries as rows, with keys as the reader sees them.

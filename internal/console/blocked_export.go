@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/keytext"
-	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/internal/base/keytext"
+	"github.com/tallygate/tallygate/internal/base/words"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 func blockedExport() page {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/run/health"
 )
 
 // ownerTable has a line for each member, with the partitions that it has: which, in which state, how far behind. Who

@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/health/watch"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/redisconn"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/run/health/watch"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/run/redisconn"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 )
 
 const usage = `

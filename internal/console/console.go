@@ -19,9 +19,9 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/health/watch"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/run/health/watch"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 )
 
 // Program is the console. Set its fields, then call Run once.

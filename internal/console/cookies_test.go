@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/session"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
 )
 
 // TestCookiesAreForTLSBehindAProxy: the console saw that its own connection had no TLS, and let browsers send what

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/testca"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/testing/testca"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // Enforcers that serve with a certificate of --ca can be asked, as aggregators can: they were trusted only if the

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/doctor"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 )
 
 // examRoom has the doctor's latest examination. One runs at a time, for all readers.

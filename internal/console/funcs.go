@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/internal/base/words"
+	"github.com/tallygate/tallygate/internal/run/health"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 )
 
 // funcs are the functions of templates. What they return is for people; a value that is unknown is a dash.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 

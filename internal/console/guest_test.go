@@ -12,14 +12,14 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/internal/console/browsertest"
-	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/health/watch"
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/run/health"
+	"github.com/tallygate/tallygate/internal/run/health/watch"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 )
 
 // unled is an installation whose aggregators are gone since before the console began.

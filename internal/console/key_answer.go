@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/words"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // explained is the answer to GET /v1/explain, as pages show it.

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/internal/console/chart"
-	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // standing is a key's position under one limit.

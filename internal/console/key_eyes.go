@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/keytext"
 	"github.com/tallygate/tallygate/internal/console/keyref"
-	"github.com/tallygate/tallygate/internal/keytext"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // eyes show keys to one reader: personal values are masked, but for those that the reader has searched for.

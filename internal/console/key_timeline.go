@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/console/chart"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // timeline lists a key's history.

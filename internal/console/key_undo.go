@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/auditlog"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // undoFor is the time for which a command can be undone with a button.

@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/auditlog"
 	"github.com/tallygate/tallygate/internal/console/blocks"
 	"github.com/tallygate/tallygate/internal/console/keyref"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn/clients"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )

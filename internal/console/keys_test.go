@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/console/blocks"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 const secretUID = "customer-4711"

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 )
 
 // strictAnswer is of a key without a verdict: a strict limit has so much counted and under way of 3.

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/deadletter"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/kafkaconn/clients"
-	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/internal/base/words"
+	"github.com/tallygate/tallygate/internal/run/deadletter"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn/clients"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 

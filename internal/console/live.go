@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 )
 
 // livePath returns the path at which a page's parts are pushed.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
 )
 
 func auditPage() page {

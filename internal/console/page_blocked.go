@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/internal/console/blocks"
 	"github.com/tallygate/tallygate/internal/console/chart"
-	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func blockedPage() page {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/health"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 

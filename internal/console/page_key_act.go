@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/run/access"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
-	"github.com/tallygate/tallygate/internal/grouprules"
-	"github.com/tallygate/tallygate/internal/words"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/grouprules"
 	"github.com/tallygate/tallygate/rules/document"
 )
 

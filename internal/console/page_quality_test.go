@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/workbench"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 // letterTopic is a Kafka with the dead-letter topic, into which letters of three kinds are written, one of them

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/chart"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/console/rulewords"
+	"github.com/tallygate/tallygate/internal/run/access"
 	"github.com/tallygate/tallygate/rules"
 )
 

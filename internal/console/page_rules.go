@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/console/rulewords"
+	"github.com/tallygate/tallygate/internal/run/access"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/chart"
 	"github.com/tallygate/tallygate/internal/console/workbench"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 func TestRulesList(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/replay"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/internal/tools/replay"
 )
 
 func try(action, rules string, more ...string) url.Values {

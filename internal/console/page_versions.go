@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/diff"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 func versionsPage() page {

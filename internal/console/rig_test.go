@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/health/watch"
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/run/health"
+	"github.com/tallygate/tallygate/internal/run/health/watch"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/tools/replay"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // ruleSide serves the pages about rules and data.

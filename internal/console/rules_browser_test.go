@@ -7,9 +7,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/browsertest"
 	"github.com/tallygate/tallygate/internal/console/workbench"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 // seen is a group of five hundred rules and three versions, whose last change is a number and a rule less.

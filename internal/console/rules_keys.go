@@ -4,11 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/console/blocks"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
 	"github.com/tallygate/tallygate/internal/console/rulewatch"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
 )
 
 const (

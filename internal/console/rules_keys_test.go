@@ -3,8 +3,8 @@ package console
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/auditlog"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
 )
 
 // What people took back is what a rule got wrong: commands that name it, and those about a key that it had blocked.

@@ -17,15 +17,15 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/apiclient"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/internal/console/workbench"
-	"github.com/tallygate/tallygate/internal/health"
-	"github.com/tallygate/tallygate/internal/health/watch"
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
-	"github.com/tallygate/tallygate/internal/replay"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/run/health"
+	"github.com/tallygate/tallygate/internal/run/health/watch"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/tools/replay"
 )
 
 // group is an aggregator that answers about rules, as the real one does.

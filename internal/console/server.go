@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
 	"github.com/tallygate/tallygate/internal/console/session"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/ops"
 )
 
 // server is the console's HTTP side.

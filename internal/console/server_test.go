@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/doctor"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/tools/doctor"
 )
 
 func containsAll(text string, words ...string) bool {

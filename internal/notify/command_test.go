@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 func ran(t *testing.T, args ...string) (status int, out, errs string) {

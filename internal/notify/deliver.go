@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/internal/notify/receive"
-	"github.com/tallygate/tallygate/internal/retry"
 )
 
 // Pauses between attempts. A receiver that says when it wants the next one is not asked sooner.

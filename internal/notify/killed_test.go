@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // The program is killed again and again, on a real Kafka, before, while and after a receiver takes a message.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // one is a file with one webhook, and a route of these fields.

@@ -22,15 +22,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
+	"github.com/tallygate/tallygate/internal/base/logonce"
+	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/internal/notify/receive"
 	"github.com/tallygate/tallygate/internal/notify/source"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/redisconn"
-	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/run/redisconn"
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
@@ -265,7 +265,7 @@ func (p *Program) watch(ctx context.Context) {
 		s.Blocked = p.blocks.ByRule
 	}
 	defer p.API.Close()
-	var failing seldom.Line
+	var failing logonce.Line
 	for {
 		p.mu.Lock()
 		s.Watch = p.current.Watch

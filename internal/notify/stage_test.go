@@ -19,12 +19,12 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/devstack"
-	"github.com/tallygate/tallygate/internal/kafkaconn"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/run/devstack"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // inbox is a receiver's server. It keeps the messages that it has accepted.

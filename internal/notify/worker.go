@@ -9,12 +9,12 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/internal/base/logonce"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/group"
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/internal/notify/receive"
 	"github.com/tallygate/tallygate/internal/notify/source"
-	"github.com/tallygate/tallygate/internal/seldom"
 )
 
 // worker tells one receiver. Its loop, run, owns the book; everything else sends it what happens. One message is
@@ -42,8 +42,8 @@ type worker struct {
 	sending    *sending
 	committed  map[int32]group.Place
 	lags       map[int32]time.Time // by partition: the time of the last entry, where more are there
-	unreadable seldom.Line
-	failing    seldom.Line // commits
+	unreadable logonce.Line
+	failing    logonce.Line // commits
 }
 
 // session is a beginning, with places, or an end.

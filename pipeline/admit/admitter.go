@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/logonce"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/enforce/shape"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Admitter asks for permits. Make it with New, and call Run. Its methods may be called by many
@@ -30,9 +30,9 @@ type Admitter struct {
 	lines   shape.Shaper
 	free    Permit // of requests that nothing limits
 	counts  counts
-	doubts  seldom.Line
+	doubts  logonce.Line
 	refused refused
-	late    seldom.Line
+	late    logonce.Line
 
 	attempts sync.Pool
 

@@ -3,7 +3,7 @@ package admit
 import (
 	"sync"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // longest is the longest time after which callers are told to try again: what is larger than the limit

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/internal/base/logonce"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -30,7 +30,7 @@ const (
 
 type refused [refusals]struct {
 	n    atomic.Uint64
-	line seldom.Line
+	line logonce.Line
 }
 
 func (r *refused) stats() Refused {

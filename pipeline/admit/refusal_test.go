@@ -10,9 +10,9 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // forEachAnswer runs a test with each answer for the time in doubt: what a caller can bring about must not

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
 )
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/retry"
 )
 
 // audits are entries about what has happened already, such as a publication of rules: nobody waits until Kafka has

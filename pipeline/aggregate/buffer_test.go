@@ -10,8 +10,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/budget"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // A backlog that takes a hundred times the buffer when it is decompressed is counted within it, whatever its

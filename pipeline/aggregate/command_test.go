@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/keytext"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/keytext"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func uidKey(uid string) []event.Dim { return []event.Dim{{Name: "uid", Value: uid}} }

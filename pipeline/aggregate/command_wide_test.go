@@ -12,10 +12,10 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/keytext"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/keytext"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // twoInstances serve the API.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 const distributed = `  rules:

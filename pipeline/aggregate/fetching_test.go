@@ -16,10 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/tallygate/tallygate/internal/kafkaconn"
-	kafkaclients "github.com/tallygate/tallygate/internal/kafkaconn/clients"
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
+	kafkaclients "github.com/tallygate/tallygate/internal/run/kafkaconn/clients"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/kafkalog"
 )
 

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // A fuse that has blown stays so under the next owner, until the rules change.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Hot keys. More partitions do not help against a key that takes much of one, and it slows every

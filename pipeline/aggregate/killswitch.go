@@ -3,7 +3,7 @@ package aggregate
 import (
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // KillSwitch says that an enforcer's kill switch was turned.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 const aSecond = `

@@ -6,7 +6,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 func numbered(partition int32, instance string, from int32, seq uint64, uid string) *sarama.ProducerMessage {

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // refuse makes a topic refuse appends while one of three brokers is down. It needs three, because

@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Resent describes dead letters that are about to be sent again, for the audit.

@@ -20,15 +20,15 @@ import (
 	"go.uber.org/goleak"
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/aggregate/fenced"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner/memlog"
 	"github.com/tallygate/tallygate/pipeline/aggregate/topics"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // TestMain looks for leaks for a while: after Kafka stops, sarama gives up its last request only

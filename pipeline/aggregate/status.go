@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Status describes this instance. It asks no other program, and waits for none.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // TestWhatIsCountedReachesTheEnds: also where a log ends with the marker of a transaction, which is no

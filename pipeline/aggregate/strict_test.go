@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // TestEndsAreAskedForTogether: those who ask while a question is under way get the answer to the next

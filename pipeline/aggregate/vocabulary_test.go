@@ -3,7 +3,7 @@ package aggregate
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Events that contradict what the rules declare count, and are in a metric.

@@ -3,7 +3,7 @@ package aggregate
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Members with different rule files say so, as long as both run. Neither is refused: a rolling

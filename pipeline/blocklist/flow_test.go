@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/base/retry"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/blocklist/publish"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // newWatchedStage is newStage with a table that is watched, a publisher, a feed, and traffic that

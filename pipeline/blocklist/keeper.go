@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Snapshotter is a table that a Keeper can copy; an enforce.Table is one.

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/wire"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/wire"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // The file of a copy: copyMagic; then, each led by its length as a uvarint: the blocklist's prefix,

@@ -8,10 +8,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/rig"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // A table measures blocks that the stream brings, each once: neither those of its first snapshot, nor

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // delivery is the result of one reading of the stream, or a snapshot. It is made once, for the sinks of all feeds of

@@ -1,6 +1,6 @@
 package blocklist
 
-import "github.com/tallygate/tallygate/pipeline/verdict"
+import "github.com/tallygate/tallygate/verdict"
 
 // mergeAt is the number of waiting changes from which they are merged: a flood of changes is of few keys, and a table
 // that is behind need not go through all that each of them was. A variable, so that a test need not write as many.

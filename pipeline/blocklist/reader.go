@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/internal/base/logonce"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 )
@@ -29,7 +29,7 @@ type reader struct {
 	members sync.RWMutex
 	list    []*member
 
-	noVerdicts seldom.Line // entries that are no verdict
+	noVerdicts logonce.Line // entries that are no verdict
 
 	mu      sync.Mutex
 	refused map[int]error // by shard

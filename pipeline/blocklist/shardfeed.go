@@ -10,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // shardFeed follows one shard, for all members of its reader. Its place is that of the last entry

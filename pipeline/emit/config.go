@@ -12,7 +12,7 @@ import (
 
 	"github.com/segmentio/kafka-go/sasl"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Config names the brokers and the topic, and bounds the queue. Only Brokers is required.

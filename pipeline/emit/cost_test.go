@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 func typical() event.Event {
@@ -64,7 +64,7 @@ func TestImports(t *testing.T) {
 			}
 		}
 		// The last is a page of the standard library's.
-		own := []string{"pipeline/emit", "pipeline/event", "internal/retry", "internal/seldom"}
+		own := []string{"pipeline/emit", "event", "internal/base/retry", "internal/base/logonce"}
 		if _, path, ok := strings.Cut(strings.TrimSpace(dep), "tallygate/tallygate/"); ok && !slices.Contains(own, path) {
 			t.Errorf("links %s", dep)
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Emitter sends events to Kafka. Make one with New, share it between goroutines, and Close

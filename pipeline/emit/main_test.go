@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const topic = "tallygate.events"

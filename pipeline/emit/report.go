@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/seldom"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/logonce"
 )
 
 // reporter tells the log what an application would miss otherwise. It works in a goroutine of its own:
@@ -17,14 +17,14 @@ type reporter struct {
 
 	since   time.Time // when it was first seen that Kafka fails; zero: it does not
 	outage  ErrorKind // what was said last of an outage that goes on; "": none was
-	kinds   map[ErrorKind]*seldom.Line
+	kinds   map[ErrorKind]*logonce.Line
 	dropped Dropped // how many were told
 	drops   [reasons]time.Time
 	in1970  bool // that was told
 }
 
 func newReporter(log *slog.Logger, counts *counters) *reporter {
-	return &reporter{log: log, counts: counts, wake: make(chan struct{}, 1), kinds: map[ErrorKind]*seldom.Line{}}
+	return &reporter{log: log, counts: counts, wake: make(chan struct{}, 1), kinds: map[ErrorKind]*logonce.Line{}}
 }
 
 // look has the reporter look at the counters. It never blocks.
@@ -89,7 +89,7 @@ func (r *reporter) connection(now time.Time) (wait time.Duration) {
 		return outageAfter - lasted
 	}
 	if r.kinds[kind] == nil {
-		r.kinds[kind] = &seldom.Line{}
+		r.kinds[kind] = &logonce.Line{}
 	}
 	leftOut, due := r.kinds[kind].Due()
 	if !due {
@@ -121,8 +121,8 @@ func (r *reporter) drop(now time.Time) (wait time.Duration) {
 		if more == 0 {
 			continue
 		}
-		if since := now.Sub(r.drops[reason]); !now.IsZero() && !r.drops[reason].IsZero() && since < seldom.Every {
-			if left := seldom.Every - since; wait == 0 || left < wait {
+		if since := now.Sub(r.drops[reason]); !now.IsZero() && !r.drops[reason].IsZero() && since < logonce.Every {
+			if left := logonce.Every - since; wait == 0 || left < wait {
 				wait = left
 			}
 			continue

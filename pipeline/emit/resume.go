@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 var (

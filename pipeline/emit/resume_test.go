@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // A program that was killed sends again what it is not sure of, in other batches. A consumer that

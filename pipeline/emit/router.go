@@ -3,7 +3,7 @@ package emit
 import (
 	"sync/atomic"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // router finds an event's lane. Until the partitions are known events wait in one lane of

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/emit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // traceOf is the context of the event with this number; one of seven has one.

@@ -1,7 +1,7 @@
 package emit
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // plain reports whether a canonical event, encoded in size bytes, is valid at first sight. It

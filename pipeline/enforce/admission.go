@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Admitter asks for permits, for requests that no verdict denies. An admit.Admitter is one; services

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // quotaExceeded is the problem type of draft-ietf-httpapi-ratelimit-headers-11, section 5.1.

@@ -3,8 +3,8 @@ package enforce
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Replace makes all the verdicts of a shard, and drops its others. A concurrent check sees each

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Check reports whether the user may use the API now. It ignores verdicts on keys with other

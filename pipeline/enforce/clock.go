@@ -3,7 +3,7 @@ package enforce
 import (
 	"sync/atomic"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // nearly is the distance to a verdict's beginning or end within which checks use the system's clock rather than the

@@ -3,8 +3,8 @@ package enforce
 import (
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Decision is the answer to a check. It is four words, so that it is returned in registers: a

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // decisions counts checks by the rule that decided, and its action. Who counts takes no lock, and allocates

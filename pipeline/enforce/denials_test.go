@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 func dimsOfPlan(plan string) []event.Dim {

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Long keys, many shapes and many classes are held in other forms of a record.

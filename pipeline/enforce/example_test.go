@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // overLimit is a verdict as the feed delivers it: user 42 may not search for the next five minutes.

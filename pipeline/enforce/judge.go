@@ -1,9 +1,9 @@
 package enforce
 
 import (
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // judged is the strongest of the verdicts looked at so far.

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // latencyBounds are the greatest latencies of the buckets, but of the last, which has no bound.

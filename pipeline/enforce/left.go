@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Left is a key's remainder under a limit whose rule says `quota: true`. It is a hint: some of it may be used by

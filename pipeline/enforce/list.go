@@ -3,9 +3,9 @@ package enforce
 import (
 	"slices"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Verdicts returns all verdicts in force for someone with these dimensions and this API, shadow

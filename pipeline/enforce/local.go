@@ -4,9 +4,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // localLimit replaces a rule while the table is stale: a bucket per key, by GCRA (ITU-T I.371). It

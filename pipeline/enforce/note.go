@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Noted is something that a handler adds to its request's event: Attr, Cost, Outcome or EventID.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 const dimUID = "uid"

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/index"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // List returns up to limit verdicts in force whose record keys begin with prefix and come after

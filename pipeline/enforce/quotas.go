@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // mostTold is the greatest number of limits in an answer: those with the least left.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // TestNobodyIsSeenUnblocked checks keys that are blocked throughout, while writers extend them,

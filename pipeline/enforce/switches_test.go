@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // Off names what turns enforcement off, the first of several, and since when, whatever is added meanwhile.

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 )
 
 // merged reads a span of time, and checks that Done comes to Total.

@@ -7,7 +7,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/parser"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Answer is a predicate's value before all is known that it asks for.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // MaxEntries bounds the verdicts of a List, each of at most some 800 bytes. What is beyond is counted, and a page

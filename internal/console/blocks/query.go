@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/auditlog"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // What a verdict does, as pages filter it.

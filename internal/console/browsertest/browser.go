@@ -21,7 +21,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 )
 
 // within bounds each page: a test opens as many as it needs, on a machine of any speed.

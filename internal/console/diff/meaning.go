@@ -2,7 +2,7 @@ package diff
 
 import (
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/internal/run/grouprules"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -19,8 +19,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/internal/keytext"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/keytext"
 )
 
 // Config configures references.

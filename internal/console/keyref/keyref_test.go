@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 func refs(t testing.TB, secret string, plain ...string) *Refs {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/grouprules"
+	"github.com/tallygate/tallygate/internal/run/grouprules"
 	"github.com/tallygate/tallygate/rules"
 )
 

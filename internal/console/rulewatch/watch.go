@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/apiclient"
 	"github.com/tallygate/tallygate/internal/console/rulestats"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/words"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tallygate/tallygate/internal/input"
+	"github.com/tallygate/tallygate/internal/tools/input"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/oidctest"
-	"github.com/tallygate/tallygate/internal/servers"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/testing/oidctest"
+	"github.com/tallygate/tallygate/internal/testing/servers"
 )
 
 // dump is the document that a browser shows in the end.

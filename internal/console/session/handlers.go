@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/access/issuer"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/access/issuer"
 )
 
 // Handlers adds the paths of logging in and out: GET and POST /login, POST /logout, and for an issuer

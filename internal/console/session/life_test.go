@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/apiclient"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/apiclient"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // Where the aggregator requires no credentials, everybody on this machine is an admin without a login;

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/ops"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/run/ops"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // Ten logins of an address may fail in a minute, and more from elsewhere; those that succeed are free.

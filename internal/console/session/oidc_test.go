@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/access/issuer"
-	"github.com/tallygate/tallygate/internal/oidctest"
+	"github.com/tallygate/tallygate/internal/run/access/issuer"
+	"github.com/tallygate/tallygate/internal/testing/oidctest"
 )
 
 // withIssuer is a console at whose issuer readers log in, and an aggregator that accepts its tokens.

@@ -1,8 +1,8 @@
 package session
 
 import (
-	"github.com/tallygate/tallygate/internal/access/issuer"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/run/access/issuer"
+	"github.com/tallygate/tallygate/internal/run/ops"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 // policy restricts what browsers load for a page to what the console itself serves, and allows no code or style

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/tallygate/tallygate/internal/access/issuer"
+	"github.com/tallygate/tallygate/internal/run/access/issuer"
 )
 
 const (

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
-	"github.com/tallygate/tallygate/internal/access/issuer"
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/base/logonce"
+	"github.com/tallygate/tallygate/internal/run/access"
+	"github.com/tallygate/tallygate/internal/run/access/issuer"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
 )
 
@@ -80,10 +80,10 @@ type Manager struct {
 	who      *asker
 	renewed  *renewals
 	attempts *attempts
-	noAnswer seldom.Line // of the aggregator
-	noIssuer seldom.Line // that could be reached
-	beyond   seldom.Line // the bounds of logins that fail
-	open     atomic.Bool // the aggregator required no credentials when it answered last
+	noAnswer logonce.Line // of the aggregator
+	noIssuer logonce.Line // that could be reached
+	beyond   logonce.Line // the bounds of logins that fail
+	open     atomic.Bool  // the aggregator required no credentials when it answered last
 }
 
 // New reads the keys. It asks nobody.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/access"
+	"github.com/tallygate/tallygate/internal/run/access"
 )
 
 // asker asks the aggregator whose a token is. It keeps the answers for a minute, so that the parts of

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/grouprules"
-	"github.com/tallygate/tallygate/internal/replay"
+	"github.com/tallygate/tallygate/internal/run/grouprules"
+	"github.com/tallygate/tallygate/internal/tools/replay"
 	"github.com/tallygate/tallygate/rules"
 )
 

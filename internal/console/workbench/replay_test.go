@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/replay"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
+	"github.com/tallygate/tallygate/internal/tools/replay"
 )
 
 // searches are n events of so many users, a second apart. With forever they do not end.

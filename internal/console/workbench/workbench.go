@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/grouprules"
-	"github.com/tallygate/tallygate/internal/replay"
-	"github.com/tallygate/tallygate/internal/rulecheck"
-	"github.com/tallygate/tallygate/internal/ruletest"
+	"github.com/tallygate/tallygate/internal/run/grouprules"
+	"github.com/tallygate/tallygate/internal/run/rulecheck"
+	"github.com/tallygate/tallygate/internal/tools/replay"
+	"github.com/tallygate/tallygate/internal/tools/ruletest"
 	"github.com/tallygate/tallygate/rules"
 )
 

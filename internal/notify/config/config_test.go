@@ -11,7 +11,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/notify/note"
 	"github.com/tallygate/tallygate/internal/notify/receive"
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/rules/document"
 )
 

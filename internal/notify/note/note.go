@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/keytext"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/keytext"
 )
 
 // Kind is a Note's subject. Routes name kinds.

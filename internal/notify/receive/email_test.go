@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testca"
+	"github.com/tallygate/tallygate/internal/testing/testca"
 )
 
 // smtpServer is a small server for outgoing mail: RFC 5321, with STARTTLS and AUTH.

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/internal/ops"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/run/ops"
 )
 
 // poster posts JSON to a receiver.

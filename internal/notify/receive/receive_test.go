@@ -19,11 +19,11 @@ import (
 	"go.uber.org/goleak"
 
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/internal/servers"
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
+	"github.com/tallygate/tallygate/internal/testing/servers"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

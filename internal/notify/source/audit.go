@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/auditlog"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/notify/note"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/internal/tools/auditlog"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Audit makes Notes of entries of the audit. It is for one reader: it remembers which verdicts it has seen, since

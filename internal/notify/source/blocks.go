@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Blocks counts the blocks in force by rule: a blocklist.Sink. Many goroutines may use it.

@@ -13,12 +13,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/health"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/run/health"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/health"
 	"github.com/tallygate/tallygate/internal/notify/config"
 	"github.com/tallygate/tallygate/internal/notify/note"
+	"github.com/tallygate/tallygate/internal/run/health"
 	"github.com/tallygate/tallygate/pipeline/blocklist/presence"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // clock is the system's clock, but where that is set back it goes on from where it was. If it stood still

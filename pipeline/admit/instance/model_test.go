@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/admit/instance"
 	"github.com/tallygate/tallygate/pipeline/admit/standing"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // naive is a limit as a textbook has it: it remembers all that it let in.

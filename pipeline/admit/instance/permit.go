@@ -3,7 +3,7 @@ package instance
 import (
 	"sync/atomic"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Permit holds a request's places under limits on actions under way. A nil Permit holds nothing.

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/admit/instance"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // However many ask at once, exactly the limit is let in, under all rules or none, also while rules are loaded.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Ask asks for permits for one key, under all strict limits that the key has.

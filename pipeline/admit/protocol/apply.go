@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Batch is one call of a publisher: records of one partition of the verdict topic, at offsets [Start, Next), in their

@@ -3,7 +3,7 @@ package protocol
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Holds are those of the strict rules that a publisher goes by.

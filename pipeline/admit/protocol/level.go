@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Level is an owner's record about a key: the count under its strict limits, its decay, and the permits settled with

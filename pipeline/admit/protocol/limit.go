@@ -3,7 +3,7 @@ package protocol
 import (
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Kind selects how an amount stops to count under a limit.

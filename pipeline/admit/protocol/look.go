@@ -3,7 +3,7 @@ package protocol
 import (
 	"math"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Look describes a key's position under one limit, for people.

@@ -1,6 +1,6 @@
 package protocol
 
-import "github.com/tallygate/tallygate/pipeline/event"
+import "github.com/tallygate/tallygate/event"
 
 // How long things may take.
 const (

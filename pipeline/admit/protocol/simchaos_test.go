@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // chaos lets something fail, again and again.

@@ -3,7 +3,7 @@ package protocol
 import (
 	"flag"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 const simLateness = 2 * simHold // longer than hold by more than clocks differ

@@ -3,7 +3,7 @@ package protocol
 import (
 	"fmt"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // simShard is one shard of the blocklist: a primary, sometimes an old one beside it.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Times of grants.

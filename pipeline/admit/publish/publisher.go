@@ -17,13 +17,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/logonce"
 	"github.com/tallygate/tallygate/pipeline/admit/internal/script"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Shards are the scripts in Redis. Partition p is on shard p % Config.Shards.
@@ -131,7 +131,7 @@ type Publisher struct {
 	reports   failure.Outages // to shards of other partitions
 	kafka     failure.Outages
 	owners    failure.Outages
-	malformed seldom.Line
+	malformed logonce.Line
 	refills   verdictlog.Refills
 	rules     *rulesInUse
 	losses    losses

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 )
 

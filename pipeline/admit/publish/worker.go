@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"

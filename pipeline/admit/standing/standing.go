@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Numbers describe a key's position under one limit: redis-cell's answer for its buckets, for any window.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/tallygate/tallygate/api"
 	apidocs "github.com/tallygate/tallygate/docs/api"
-	"github.com/tallygate/tallygate/internal/apitest"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
+	"github.com/tallygate/tallygate/internal/testing/apitest"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask"
 	"github.com/tallygate/tallygate/pipeline/aggregate/ask/asktest"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 

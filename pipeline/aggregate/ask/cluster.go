@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 )
 
 // answerWithin bounds the wait for a member. Together with what Group.Seen waits for Kafka it is

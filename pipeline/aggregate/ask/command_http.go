@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/pipeline/aggregate/owner"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // commandRequest is an api.Command as it is read: a key may be text.

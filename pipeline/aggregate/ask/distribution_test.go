@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules"
 )
 

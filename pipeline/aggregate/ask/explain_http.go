@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/httpjson"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 )
 
 // ServeExplain answers GET /v1/explain?uid=42[&api=…][&exact=true][&limit=…]: from this instance if it owns

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 )
 
 // forward sends the request to the partition's owner, and passes on its answer.

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tallygate/tallygate/internal/keytext"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/keytext"
 )
 
 // partitionOf returns the partition that owns a key: its uid's if it has one, else its text's.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // In whatever spelling an address is given, the key is that of its events.

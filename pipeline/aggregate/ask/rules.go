@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/api"
-	"github.com/tallygate/tallygate/internal/httpjson"
+	"github.com/tallygate/tallygate/internal/base/httpjson"
 )
 
 const (

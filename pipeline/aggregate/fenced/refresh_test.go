@@ -8,7 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 func TestAnEpochIsRenewedBeforeItsSequenceEnds(t *testing.T) {

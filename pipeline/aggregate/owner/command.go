@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // commands carries out operators' commands between two events. Its exported methods are a

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // overshoots are the metrics about events above their limits. In an attack most events are such, so

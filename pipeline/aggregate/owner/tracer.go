@@ -5,8 +5,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Tracer is told of events whose traces are sampled, and of the verdicts that they triggered, once these

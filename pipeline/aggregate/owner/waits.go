@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // waits are the commands that callers in this process wait for. The zero value is ready to use.

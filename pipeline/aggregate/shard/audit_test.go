@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // A line of the audit topic is what encoding/json reads and writes, whatever the instance is

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tallygate/tallygate/internal/wire"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/wire"
 )
 
 // A key's block, in memory: version, the two applied offsets, when its state is spent, and the

@@ -3,7 +3,7 @@ package shard
 import (
 	"strconv"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 

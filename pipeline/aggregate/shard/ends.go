@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // movedEnds are the ends of blocks that moved on and wait to be published. A flood moves an end at

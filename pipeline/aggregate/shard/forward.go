@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tallygate/tallygate/internal/wire"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/wire"
 )
 
 // A record of the loop topic is a version, a kind, and what the kind says. An event carries

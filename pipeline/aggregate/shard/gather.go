@@ -1,10 +1,10 @@
 package shard
 
 import (
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Events are decoded and matched some dozens at a time, and then stepped. Meanwhile the table asks for the memory of

@@ -1,7 +1,7 @@
 package shard
 
 import (
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Log holds offsets, epochs and pending effects.

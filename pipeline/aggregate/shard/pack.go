@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/tallygate/tallygate/internal/wire"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/wire"
 	"github.com/tallygate/tallygate/pipeline/aggregate/state"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/rules"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/tallygate/tallygate/internal/wire"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/wire"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // writtenProducers stands for the changelog.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // What keys have left under limits with `quota` goes to the verdict topic, too, but by another way

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Resumed is the place at which a partition goes on.

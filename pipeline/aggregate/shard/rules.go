@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Rules is a version of the group's rules. Number is 0 for a set that is in no topic.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 func describeState(key, value []byte) string {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tallygate/tallygate/internal/wire"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/wire"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/kafkalog/record"
-	"github.com/tallygate/tallygate/pipeline/verdict"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // ErrRulesBehind says that another partition counts by newer rules, which this one has to get before it

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 )
 
 // pollEvery is the interval at which brokers are asked whether they know a new topic.

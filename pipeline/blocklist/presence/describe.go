@@ -6,7 +6,7 @@ import (
 
 	"github.com/tallygate/tallygate/pipeline/blocklist"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Describe returns the Beat of a Config for a table and the feed that fills it. Kind is Go, the name

@@ -14,13 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
-	"github.com/tallygate/tallygate/internal/seldom"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/logonce"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/layout"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Record is a record of the verdict topic: Offset, Key, Value, and the broker's Time. An empty
@@ -107,7 +107,7 @@ type Publisher struct {
 	redis      failure.Outages
 	kafka      failure.Outages
 	refills    verdictlog.Refills
-	noVerdicts seldom.Line // about malformed verdicts
+	noVerdicts logonce.Line // about malformed verdicts
 	owned      *verdictlog.Owned[*worker]
 }
 

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/pipeline/blocklist/internal/store"
-	"github.com/tallygate/tallygate/pipeline/event"
 	"github.com/tallygate/tallygate/pipeline/internal/failure"
 	"github.com/tallygate/tallygate/pipeline/internal/verdictlog"
 )

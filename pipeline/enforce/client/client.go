@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 )
 
 // Config configures a Transport. The zero value is ready to use.

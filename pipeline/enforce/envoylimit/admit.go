@@ -9,9 +9,9 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/gate"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // permitHeader is event.PermitHeader as HTTP/2 writes it.

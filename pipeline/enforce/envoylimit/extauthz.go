@@ -12,8 +12,8 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/gate"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Check implements ext_authz v3. The request's headers identify the client, as in forward-auth. The

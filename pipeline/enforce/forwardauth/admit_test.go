@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/forwardauth"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig/permits"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 const permitOfOK = `{"permit":"permit of ok","permit_at":"1970-01-01T00:00:00.000007Z"}`

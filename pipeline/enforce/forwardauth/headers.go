@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Headers are the names of the headers in which a proxy says who sent a request and what it asks

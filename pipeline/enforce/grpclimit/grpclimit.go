@@ -21,10 +21,10 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/gate"
 	"github.com/tallygate/tallygate/pipeline/enforce/httplimit"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Options configures a Limiter, as httplimit.Options does for HTTP. At least one of UID, IP and

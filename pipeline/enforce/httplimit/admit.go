@@ -3,7 +3,7 @@ package httplimit
 import (
 	"context"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Cancel gives a request's permit back, and emits no event: it is for requests that did nothing. A

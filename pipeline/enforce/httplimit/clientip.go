@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Proxies are the networks of your own proxies. An address in them is never a client's: all clients

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/gate"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Door carries out what package gate decides, for a service's middleware of any protocol: it checks requests,

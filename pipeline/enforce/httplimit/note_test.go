@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/pipeline/enforce/internal/rig/permits"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // said lists an event's fields beside those of the gate.

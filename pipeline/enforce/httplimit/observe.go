@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Passage is a request between Enter and Done, or Cancel.

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Options configures Middleware. At least one of UID, IP and Attrs is required. None has a default:

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Unrouted is the API of requests that no route takes, where the router's routes are known. Their paths are

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Who looks at what a middleware's first requests have of their callers, for mistakes in its options: with them

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/testrun"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 // crowd is many who come, wait, are put off, give up and leave, at random.

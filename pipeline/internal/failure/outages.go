@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/retry"
+	"github.com/tallygate/tallygate/internal/base/retry"
 )
 
 // Outages counts errors, and logs the first one of each kind in an outage, and its end, however

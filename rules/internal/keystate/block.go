@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Block is the verdict that a key last got from a limit, as it was published last. It stays

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // Version is that of the states that this binary writes. A key's state, all integers little-endian:

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // MaxSpan bounds every duration in a rule file.

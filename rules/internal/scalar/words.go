@@ -5,18 +5,18 @@ package scalar
 import (
 	"strings"
 
-	"github.com/tallygate/tallygate/rules/slip"
+	"github.com/tallygate/tallygate/rules/didyoumean"
 )
 
 // DidYouMean returns `; did you mean "x"?` for the candidate that word is probably a slip
 // of, or nothing.
-func DidYouMean(word string, candidates []string) string { return slip.DidYouMean(word, candidates) }
+func DidYouMean(word string, candidates []string) string { return didyoumean.Hint(word, candidates) }
 
 // Closest returns the candidate nearest to word, unless all are too far away.
-func Closest(word string, candidates []string) string { return slip.Closest(word, candidates) }
+func Closest(word string, candidates []string) string { return didyoumean.Closest(word, candidates) }
 
 // Folded is a word in lower case, without '-' and '_'.
-func Folded(s string) string { return slip.Folded(s) }
+func Folded(s string) string { return didyoumean.Folded(s) }
 
 // Words reads pairs of a word that people write, folded, and what it is here.
 func Words(pairs ...string) map[string]string {

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/admit/instance"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 var address = netip.MustParseAddr("192.0.2.1")

@@ -7,8 +7,8 @@ import (
 	"time"
 	_ "time/tzdata" // as the rules have it, wherever this runs
 
-	"github.com/tallygate/tallygate/internal/testrun"
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/testing/testrun"
 )
 
 const (

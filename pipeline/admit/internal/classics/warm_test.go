@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
+	"github.com/tallygate/tallygate/event"
 )
 
 // smoothWarmingUp is Guava's SmoothRateLimiter.SmoothWarmingUp, with a coldFactor of 3,

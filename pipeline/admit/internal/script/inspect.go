@@ -4,8 +4,8 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/admit/protocol"
-	"github.com/tallygate/tallygate/pipeline/event"
 )
 
 // Inspect returns what a shard keeps of one partition and one key of it, and the process that it runs

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Memory is a blocklist.Sink that keeps what an enforcer would: blocks, by record key.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // The promise of memory: 27 bytes an entry and the key, and a reserve of a quarter for growth and

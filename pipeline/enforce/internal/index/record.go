@@ -3,8 +3,8 @@ package index
 import (
 	"encoding/binary"
 
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // A record is one key and its verdicts, in as few bytes as can be read fast:

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/pipeline/enforce"
-	"github.com/tallygate/tallygate/pipeline/event"
-	"github.com/tallygate/tallygate/pipeline/verdict"
+	"github.com/tallygate/tallygate/verdict"
 )
 
 // Admitter answers by the value of the first dimension, and notes what it hears. "none" needs no

@@ -1,0 +1,153 @@
+package layers
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var (
+	// Lines that say something, among all lines of a package that are not blank.
+	said = measure{name: "comments%", bar: 14, least: true, slack: 2, mend: "say why, and what a reader must know: units, order, errors, who calls, what was rejected"}
+	// Comments that describe a thing by a clause, of which the reader has to make a noun: "base is how far the shard
+	// is" for "base holds offsets".
+	clauses = measure{name: "clauses", slack: 4, mend: "name the thing: a noun, not a clause that begins with what, how, where"}
+)
+
+// Smaller packages have a few comments more or less.
+const commentedLines = 150
+
+// commented are the folders whose comments are counted.
+var commented = []string{"event", "verdict", "pipeline", "rules", "windows", "internal"}
+
+func TestCommentsSaySomething(t *testing.T) {
+	say, lines := map[string]int{}, map[string]int{}
+	eachFile(t, func(path string, content []byte) {
+		folder := filepath.Dir(path)
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || generated.Match(content) || !within(module+"/"+folder, commented) {
+			return
+		}
+		for line := range strings.Lines(string(content)) {
+			if strings.TrimSpace(line) != "" {
+				lines[folder]++
+			}
+		}
+		for _, comment := range commentsOf(string(content)) {
+			say[folder] += linesThatSay(comment)
+		}
+	})
+	share := map[string]int{}
+	for folder, n := range lines {
+		if n >= commentedLines {
+			share[folder] = 100 * say[folder] / n
+		}
+	}
+	said.hold(t, share)
+}
+
+func TestCommentsNameThings(t *testing.T) {
+	count := map[string]int{}
+	eachFile(t, func(path string, content []byte) {
+		if filepath.Ext(path) == ".go" && path != "internal/testing/layers/comments_test.go" {
+			for _, comment := range commentsOf(string(content)) {
+				if clause.MatchString(comment[0]) {
+					count[filepath.Dir(path)]++
+				}
+			}
+		}
+	})
+	clauses.hold(t, count)
+}
+
+// commentsOf returns the comments of a file that have lines of their own, each as its lines.
+func commentsOf(src string) (all [][]string) {
+	within := false
+	for line := range strings.Lines(src) {
+		line = strings.TrimSpace(line)
+		switch comment := strings.HasPrefix(line, "//"); {
+		case comment && within:
+			all[len(all)-1] = append(all[len(all)-1], line)
+		case comment:
+			all = append(all, []string{line})
+			within = true
+		default:
+			within = false
+		}
+	}
+	return all
+}
+
+var (
+	clause    = regexp.MustCompile(`^// ?(Package )?\w+ (is|are|has|have|says?) (what|who|whom|how|where|when|which|whether)\b`)
+	noComment = regexp.MustCompile(`^//$|^//(go:|nolint|line |export )|^// (Code generated|Copyright|SPDX|Licensed)`)
+)
+
+// linesThatSay counts the lines of a comment, but for directives, a first line that is a clause, and what repeats a name.
+func linesThatSay(comment []string) (n int) {
+	if restates(strings.Join(comment, " ")) {
+		return 0
+	}
+	for i, line := range comment {
+		if !noComment.MatchString(line) && (i > 0 || !clause.MatchString(line)) {
+			n++
+		}
+	}
+	return n
+}
+
+// filler says nothing beside a name.
+var filler = strings.Fields("a an the of is are it its this that in for to by and returns return gets sets makes new holds has with")
+
+// restates reports whether a comment says no more than the name with which it begins.
+func restates(text string) bool {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if len(words) == 0 {
+		return true
+	}
+	name := camel.FindAllString(words[0], -1)
+	for _, w := range words[1:] {
+		w = strings.ToLower(w)
+		if !slices.Contains(filler, w) && !slices.ContainsFunc(name, func(part string) bool { return sameWord(w, strings.ToLower(part)) }) {
+			return false
+		}
+	}
+	return true
+}
+
+var camel = regexp.MustCompile(`[A-Z]*[a-z0-9]+|[A-Z]+`)
+
+// sameWord reports whether two words differ in their endings only.
+func sameWord(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return strings.HasPrefix(b, strings.TrimSuffix(a, "e")) && len(b)-len(a) <= 3
+}
+
+func TestCommentsThatSayNothing(t *testing.T) {
+	for comment, want := range map[string]int{
+		"// Close closes it.":                                                    0,
+		"// NewReader returns a new reader.":                                     0,
+		"// Name returns the name.":                                              0,
+		"// base is how far the shard is.":                                       0,
+		"// base is how far the shard is,\n// in offsets of its source.":         1,
+		"// base holds offsets, epochs and pending effects.":                     1,
+		"//go:embed templates":                                                   0,
+		"// Close ends the session; it is safe to call it twice.":                1,
+		"// Errors are counted.\n//\n// They are logged once a minute.":          2,
+		"// Code generated by x. DO NOT EDIT.":                                   0,
+		"// Package standing says where a key stands.":                           0,
+		"// Package standing describes a key's position.\n//nolint:revive // no": 1,
+	} {
+		got := 0
+		for _, c := range commentsOf("package p\n\n" + comment + "\nvar x = 1 // behind code\n") {
+			got += linesThatSay(c)
+		}
+		if got != want {
+			t.Errorf("%s: %d lines say something, want %d", comment, got, want)
+		}
+	}
+}
