@@ -26,6 +26,7 @@ type types struct {
 // declared is a struct: an answer, a body, or a part of one.
 type declared struct {
 	name, doc string
+	enforcer  bool // it crosses a path of the decision server
 	fields    []field
 	body      bool // clients send it
 }
@@ -54,6 +55,7 @@ func typesOf(t *testing.T) *types {
 		for _, d := range file.Decls {
 			if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.TYPE && !strings.HasSuffix(path, "_test.go") {
 				if is := declaredBy(d); is != nil {
+					is.enforcer = filepath.Base(path) == "enforcer.go"
 					all.all, all.named[is.name] = append(all.all, is), is
 				}
 			}
@@ -153,7 +155,11 @@ func (a *types) of(kind ast.Expr, omitted, body bool) object {
 		if omitted {
 			is = append(is, member{"minItems", 1})
 		}
-		return append(is, member{"items", a.of(kind.Elt, false, body)})
+		elt := kind.Elt
+		if pointer, ok := elt.(*ast.StarExpr); ok { // none of a list is null
+			elt = pointer.X
+		}
+		return append(is, member{"items", a.of(elt, false, body)})
 	case *ast.MapType:
 		if body {
 			return object{{"$ref", "#/components/schemas/GivenKey"}}
@@ -195,6 +201,7 @@ var ofOthers = map[string]object{
 	"event.Decimal":   {{"type", "number"}},
 	"time.Time":       {{"type", "string"}, {"format", "date-time"}},
 	"verdict.Verdict": {{"$ref", "verdict.schema.json"}},
+	"json.RawMessage": {{"anyOf", []any{object{{"type", "string"}}, object{{"type", "object"}, {"additionalProperties", object{{"type", "string"}}}}}}}, // a permit's time, or times by key
 	"verdict.Mode":    {{"enum", []any{"enforce", "shadow"}}},
 }
 
@@ -240,6 +247,8 @@ func (o object) ruled(rule string) object {
 		value = values
 	case text == "":
 		return o
+	case text == "true":
+		value = true
 	}
 	return append(o, member{keyword, value})
 }

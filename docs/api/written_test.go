@@ -37,18 +37,23 @@ func TestSchemasAreWrittenFromTypes(t *testing.T) {
 		return "#/components/schemas/" + name
 	}
 	all.referred = map[string]bool{}
-	inAPI := map[string]object{}
+	inAPI, ofEnforcer := map[string]object{}, map[string]object{}
 	for _, m := range byHand {
 		inAPI[m.name] = m.value.(object)
 	}
 	for range 2 { // the second time it is known which are referred to
 		for _, d := range all.all {
-			if delete(inAPI, d.name); !status[d.name] && !all.embeddedOnly(d) {
-				inAPI[d.name] = all.schema(d)
+			of := inAPI
+			if d.enforcer {
+				of = ofEnforcer
+			}
+			if delete(of, d.name); !status[d.name] && !all.embeddedOnly(d) {
+				of[d.name] = all.schema(d)
 			}
 		}
 	}
 	toTheEnd(t, apidocs.Aggregator, "\n  schemas:\n", written{apart: true}.members(sorted(inAPI), "    "))
+	toTheEnd(t, apidocs.Enforcer, "\n    # Below: written from the types of api.\n", written{apart: true}.members(sorted(ofEnforcer), "    "))
 	toTheEnd(t, apidocs.Topics, "\n    ruleSet:\n", written{}.members(all.schema(all.named["RuleRecord"]), "      "))
 }
 

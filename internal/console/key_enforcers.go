@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/internal/base/words"
@@ -37,16 +38,6 @@ type checked struct {
 	Differs    string // from what the aggregator says; "": it does not
 	allowed    bool
 	answered   bool
-}
-
-// checkAnswer is the part of the answer to POST /v1/check that is shown.
-type checkAnswer struct {
-	Allowed   bool   `json:"allowed"`
-	Action    string `json:"action"`
-	Rule      string `json:"rule"`
-	Until     string `json:"until"`
-	InDoubt   bool   `json:"in_doubt"`
-	Staleness string `json:"staleness"`
 }
 
 // checkBody asks for a key under an API; nil if no check can have such a key.
@@ -151,7 +142,7 @@ func (k *Keys) check(ctx context.Context, b *presence.Beat, body []byte, out *ch
 		return
 	}
 	defer resp.Body.Close()
-	var a checkAnswer
+	var a api.Decision
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxCheckBytes))
 	if err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(text, &a) != nil {
 		out.Answer = "it answers " + resp.Status

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/internal/run/access"
@@ -70,33 +71,9 @@ func (q *wish) attributes() (out []event.Attr) {
 	return out
 }
 
-// admission is the answer to a wish.
-type admission struct {
-	Admitted bool `json:"admitted"`
-	// Permit and PermitAt are two fields of the action's event.
-	Permit   string          `json:"permit,omitempty"`
-	PermitAt json.RawMessage `json:"permit_at,omitempty"`
-	ID       string          `json:"id,omitempty"`    // to ask again with, for the same permit
-	Token    string          `json:"token,omitempty"` // to end it with
-
-	Limited    bool           `json:"limited"`
-	Limit      *event.Decimal `json:"limit,omitempty"`
-	Remaining  *event.Decimal `json:"remaining,omitempty"`
-	RetryAfter int64          `json:"retry_after,omitempty"` // whole seconds, rounded up
-	Reset      int64          `json:"reset,omitempty"`       // whole seconds, rounded up
-
-	Action  string `json:"action,omitempty"`
-	Rule    string `json:"rule,omitempty"`
-	Public  string `json:"public,omitempty"`
-	Until   string `json:"until,omitempty"`
-	InDoubt bool   `json:"in_doubt,omitempty"`
-	Reason  string `json:"reason,omitempty"`
-	Waited  int64  `json:"waited,omitempty"` // milliseconds
-}
-
 // deniedBy is the answer to a wish that a check denies.
-func (s *Server) deniedBy(d enforce.Decision) admission {
-	a := admission{Limited: true, RetryAfter: int64(d.RetryAfter() / time.Second)}
+func (s *Server) deniedBy(d enforce.Decision) api.Admission {
+	a := api.Admission{Limited: true, RetryAfter: int64(d.RetryAfter() / time.Second)}
 	if d.Unavailable() {
 		a.InDoubt, a.RetryAfter, a.Reason = true, seconds(gate.RetryInDoubt), "the blocklist is stale"
 		return a
@@ -109,8 +86,8 @@ func (s *Server) deniedBy(d enforce.Decision) admission {
 }
 
 // told is the answer that a permit is.
-func (s *Server) told(p *admit.Permit) (a admission, err error) {
-	a = admission{Admitted: p.Admitted, Limited: !p.Admitted, InDoubt: p.InDoubt, Reason: p.Reason}
+func (s *Server) told(p *admit.Permit) (a api.Admission, err error) {
+	a = api.Admission{Admitted: p.Admitted, Limited: !p.Admitted, InDoubt: p.InDoubt, Reason: p.Reason}
 	if by := p.By; by != nil && (!p.InDoubt || !p.Admitted) {
 		d := enforce.Refuse(&verdict.Verdict{Rule: by.Name, Public: by.Rule.Public, Action: by.Rule.Action}, p.Numbers.RetryAfter)
 		a.Rule, a.Public = by.Name, s.cfg.Answers.PublicName(d)
@@ -179,7 +156,7 @@ func (s *Server) serveAdmit(w http.ResponseWriter, r *http.Request) {
 
 // admitted asks for a permit, unless a verdict denies. A permit that nobody is told of is given back; one
 // whose request has an id is there for who asks again.
-func (s *Server) admitted(ctx context.Context, q *wish, dims []event.Dim, attrs []event.Attr) (admission, error) {
+func (s *Server) admitted(ctx context.Context, q *wish, dims []event.Dim, attrs []event.Attr) (api.Admission, error) {
 	d, waited := s.checkAndWait(ctx, &q.query, dims)
 	if !d.Allowed {
 		a := s.deniedBy(d)
@@ -200,16 +177,16 @@ func (s *Server) admitted(ctx context.Context, q *wish, dims []event.Dim, attrs 
 		Dims: slices.DeleteFunc(dims, func(d event.Dim) bool { return strings.HasPrefix(d.Name, "attrs.") }),
 	})
 	if err != nil {
-		return admission{}, err
+		return api.Admission{}, err
 	}
 	if ctx.Err() != nil && q.ID == "" {
 		p.Cancel()
-		return admission{}, ctx.Err()
+		return api.Admission{}, ctx.Err()
 	}
 	a, err := s.told(p)
 	if err != nil {
 		p.Cancel()
-		return admission{}, err
+		return api.Admission{}, err
 	}
 	if most > 0 {
 		a.Waited = (waited + time.Since(began)).Milliseconds()
@@ -253,15 +230,6 @@ type ending struct {
 	Outcome string `json:"outcome"`
 }
 
-// ended is the answer to it.
-type ended struct {
-	Ended bool `json:"ended"`
-	// Emitted is true when the action's event is on its way to Kafka.
-	Emitted bool `json:"emitted,omitempty"`
-	// Elsewhere is true when another instance holds some of it, and gives that back by itself later.
-	Elsewhere bool `json:"elsewhere,omitempty"`
-}
-
 // end answers POST /v1/cancel and POST /v1/done.
 func (s *Server) end(do func(*admit.Permit, string) (emitted bool), outcome bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +253,7 @@ func (s *Server) end(do func(*admit.Permit, string) (emitted bool), outcome bool
 			httpjson.Problem(w, http.StatusBadRequest, "token: "+err.Error())
 			return
 		}
-		httpjson.Reply(w, ended{Ended: true, Emitted: do(p, e.Outcome), Elsewhere: !whole})
+		httpjson.Reply(w, api.Ended{Ended: true, Emitted: do(p, e.Outcome), Elsewhere: !whole})
 	}
 }
 

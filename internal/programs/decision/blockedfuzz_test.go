@@ -16,6 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/programs/decision"
 	"github.com/tallygate/tallygate/internal/run/ops"
@@ -113,8 +114,8 @@ func FuzzQuestionsNeverLetInWhoIsBlocked(f *testing.F) {
 	f.Add("\xff", "x", "\x00", strings.Repeat("é", 5000))
 	f.Add("", "::1", "uid", "43")
 	handler := blocking(f, decision.Config{Admit: newPermits(f, miniredis.RunT(f).Addr()).admitter()})
-	f.Fuzz(func(t *testing.T, api, ip, name, value string) {
-		question := fmt.Sprintf(`{"uid": "42", "api": %s, "ip": %s, "attrs": {%s: %s}}`, quote(api), quote(ip), quote(name), quote(value))
+	f.Fuzz(func(t *testing.T, what, ip, name, value string) {
+		question := fmt.Sprintf(`{"uid": "42", "api": %s, "ip": %s, "attrs": {%s: %s}}`, quote(what), quote(ip), quote(name), quote(value))
 		for path, body := range map[string]string{"/v1/check": question, "/v1/admit": question, "/v1/check/batch": `{"checks": [` + question + `]}`} {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
@@ -124,7 +125,7 @@ func FuzzQuestionsNeverLetInWhoIsBlocked(f *testing.F) {
 			var a struct {
 				Allowed, Admitted, Limited bool
 				Action                     string
-				Results                    []answer
+				Results                    []api.Decision
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
 				t.Fatalf("%s: %d %s", path, w.Code, w.Body)

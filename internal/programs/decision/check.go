@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -26,32 +27,16 @@ type query struct {
 	Wait  span             `json:"wait"` // how long it may wait for its turn, if it is throttled
 }
 
-// answer is the answer to a query.
-type answer struct {
-	Allowed bool   `json:"allowed"`
-	Waited  int64  `json:"waited,omitempty"` // milliseconds
-	Action  string `json:"action,omitempty"`
-	// For logs: show Public to the service's callers.
-	Rule       string `json:"rule,omitempty"`
-	Public     string `json:"public,omitempty"` // the rule's public name
-	Until      string `json:"until,omitempty"`
-	RetryAfter int64  `json:"retry_after,omitempty"` // whole seconds, rounded up
-	// No verdict denies it, but the blocklist is stale.
-	InDoubt   bool               `json:"in_doubt,omitempty"`
-	Verdicts  []*verdict.Verdict `json:"verdicts"` // all in force, shadow ones too
-	Staleness string             `json:"staleness"`
-}
-
-func (s *Server) answer(ctx context.Context, c *query) (answer, error) {
+func (s *Server) answer(ctx context.Context, c *query) (a api.Decision, err error) {
 	dims, err := c.dims()
 	if err != nil {
-		return answer{}, err
+		return a, err
 	}
 	if s.cfg.RequireDimensions && len(dims) == 0 {
-		return answer{}, s.withoutDimensions()
+		return a, s.withoutDimensions()
 	}
 	d, waited := s.checkAndWait(ctx, c, dims)
-	a := answer{Allowed: d.Allowed, Waited: waited.Milliseconds(), Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: int64(d.RetryAfter() / time.Second), InDoubt: d.Unavailable(),
+	a = api.Decision{Allowed: d.Allowed, Waited: waited.Milliseconds(), Rule: d.Rule(), Public: s.cfg.Answers.PublicName(d), RetryAfter: int64(d.RetryAfter() / time.Second), InDoubt: d.Unavailable(),
 		Verdicts: s.cfg.Table.VerdictsAt(event.FromTime(d.At()), c.API, dims), Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	if a.Verdicts == nil {
 		a.Verdicts = []*verdict.Verdict{}
@@ -105,9 +90,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("%d checks, at most %d in one request", len(in.Checks), maxChecks))
 		return
 	}
-	out := struct {
-		Results []answer `json:"results"`
-	}{make([]answer, len(in.Checks))}
+	out := api.Decisions{Results: make([]api.Decision, len(in.Checks))}
 	for i := range in.Checks {
 		if in.Checks[i].Wait > 0 {
 			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("checks[%d]: wait: the checks of a batch don't wait; use /v1/check", i))

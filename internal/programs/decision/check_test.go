@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/programs/decision"
 	"github.com/tallygate/tallygate/pipeline/enforce"
@@ -25,8 +26,9 @@ func TestCheck(t *testing.T) {
 	if a.Allowed || a.Action != "block" || a.Rule != "search-combined" || len(a.Verdicts) != 1 || a.Verdicts[0].Seq != 7 {
 		t.Errorf("the blocked one: %+v", a)
 	}
-	if left := time.Until(a.Until); a.RetryAfter < 299 || a.RetryAfter > 300 || left < 4*time.Minute || left > 5*time.Minute {
-		t.Errorf("retry after %d s, until %v", a.RetryAfter, a.Until)
+	until, err := time.Parse(time.RFC3339, a.Until)
+	if left := time.Until(until); err != nil || a.RetryAfter < 299 || a.RetryAfter > 300 || left < 4*time.Minute || left > 5*time.Minute {
+		t.Errorf("retry after %d s, until %s", a.RetryAfter, a.Until)
 	}
 	if d, err := time.ParseDuration(a.Staleness); err != nil || d < 0 || d > time.Minute {
 		t.Errorf("staleness %q: %v", a.Staleness, err)
@@ -214,9 +216,6 @@ func TestWrongBodies(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	r := newRig(t).blocks(block("r", "uid", "42"))
-	type results struct {
-		Results []answer `json:"results"`
-	}
 	batch := func(n int) string {
 		checks := make([]string, n)
 		for i := range checks {
@@ -224,7 +223,7 @@ func TestBatch(t *testing.T) {
 		}
 		return `{"checks": [` + strings.Join(checks, ",") + `]}`
 	}
-	got := decode[results](t, r.post("/v1/check/batch", batch(1000))).Results
+	got := decode[api.Decisions](t, r.post("/v1/check/batch", batch(1000))).Results
 	if len(got) != 1000 {
 		t.Fatalf("%d results of 1000 checks", len(got))
 	}
@@ -235,7 +234,7 @@ func TestBatch(t *testing.T) {
 	}
 	wantProblem(t, "one too many", r.post("/v1/check/batch", batch(1001)), http.StatusBadRequest, "1001 checks, at most 1000")
 	wantProblem(t, "a bad one", r.post("/v1/check/batch", `{"checks": [{"api": "a"}, {"uid": 1}]}`), http.StatusBadRequest, "checks[1]: api is required")
-	if got := decode[results](t, r.post("/v1/check/batch", `{"checks": []}`)).Results; got == nil || len(got) != 0 {
+	if got := decode[api.Decisions](t, r.post("/v1/check/batch", `{"checks": []}`)).Results; got == nil || len(got) != 0 {
 		t.Errorf("no checks: %v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/internal/run/access"
 	"github.com/tallygate/tallygate/verdict"
@@ -56,8 +57,5 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	if page == nil {
 		page = []*verdict.Verdict{}
 	}
-	httpjson.Reply(w, struct {
-		Verdicts []*verdict.Verdict `json:"verdicts"`
-		Cursor   string             `json:"cursor,omitempty"` // of the next page
-	}{page, next})
+	httpjson.Reply(w, api.VerdictPage{Verdicts: page, Cursor: next})
 }

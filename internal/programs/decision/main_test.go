@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tallygate/tallygate/api"
 	apidocs "github.com/tallygate/tallygate/docs/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/programs/decision"
@@ -97,26 +98,14 @@ func decode[T any](t *testing.T, resp *http.Response) (v T) {
 	return v
 }
 
-// answer is a client's view of an answer to a check.
-type answer struct {
-	Allowed    bool              `json:"allowed"`
-	Action     string            `json:"action"`
-	Rule       string            `json:"rule"`
-	Public     string            `json:"public"`
-	Until      time.Time         `json:"until"`
-	RetryAfter int64             `json:"retry_after"`
-	Verdicts   []verdict.Verdict `json:"verdicts"`
-	Staleness  string            `json:"staleness"`
-}
-
-func (r *rig) check(body string) answer {
+func (r *rig) check(body string) api.Decision {
 	r.t.Helper()
 	resp := r.post("/v1/check", body)
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
 		body, _ := io.ReadAll(resp.Body)
 		r.t.Fatalf("%s, %s: %s", resp.Status, resp.Header.Get("Content-Type"), body)
 	}
-	return decode[answer](r.t, resp)
+	return decode[api.Decision](r.t, resp)
 }
 
 // wantProblem checks that an answer is problem+json with a detail that says what.

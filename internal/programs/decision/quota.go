@@ -8,22 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/httpjson"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/verdict"
 )
-
-// quota is a caller's remainder under one limit.
-type quota struct {
-	Rule   string        `json:"rule"` // its public name
-	Limit  event.Decimal `json:"limit"`
-	Left   event.Decimal `json:"left"`
-	Count  event.Decimal `json:"count"`
-	Window float64       `json:"window,omitempty"` // seconds; absent when it has no fixed length
-	Counts event.Micros  `json:"counted"`          // when the count was that
-	Resets event.Micros  `json:"resets"`           // when the window ends, or nothing of the count is left
-}
 
 // Left returns the remainders for a request.
 func (s *Server) Left(api string, dims []event.Dim) []enforce.Left {
@@ -51,16 +41,13 @@ func (s *Server) quotas(w http.ResponseWriter, r *http.Request) {
 		httpjson.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	out := struct {
-		Quotas    []quota `json:"quotas"`
-		Staleness string  `json:"staleness"`
-	}{[]quota{}, s.cfg.Table.Staleness().Round(time.Millisecond).String()}
+	out := api.Quotas{Quotas: []api.Quota{}, Staleness: s.cfg.Table.Staleness().Round(time.Millisecond).String()}
 	for _, l := range s.cfg.Table.Left(c.API, dims) {
 		name := s.cfg.Answers.NameOf(l.Rule, l.Public)
 		if name == "" {
 			continue
 		}
-		out.Quotas = append(out.Quotas, quota{Rule: name, Limit: l.Limit, Left: l.Left(), Count: l.Count, Window: l.Per.Seconds(), Counts: event.FromTime(l.Since), Resets: event.FromTime(l.Until)})
+		out.Quotas = append(out.Quotas, api.Quota{Rule: name, Limit: l.Limit, Left: l.Left(), Count: l.Count, Window: l.Per.Seconds(), Counted: event.FromTime(l.Since), Resets: event.FromTime(l.Until)})
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	httpjson.Reply(w, out)

@@ -10,20 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/programs/decision"
 	"github.com/tallygate/tallygate/pipeline/enforce"
 	"github.com/tallygate/tallygate/verdict"
 )
-
-// waits is the answer to a check that may wait.
-type waits struct {
-	Allowed    bool      `json:"allowed"`
-	Waited     int64     `json:"waited"`
-	Rule       string    `json:"rule"`
-	Until      time.Time `json:"until"`
-	RetryAfter int64     `json:"retry_after"`
-}
 
 // throttled is a throttle of four a second.
 func throttled(uid string, lasts time.Duration) verdict.Verdict {
@@ -46,10 +38,10 @@ func TestChecksWaitForTheirTurn(t *testing.T) {
 		r := waitingRig(t)
 		began := time.Now()
 		var all sync.WaitGroup
-		answers := make([]waits, 6)
+		answers := make([]api.Decision, 6)
 		for i, wait := range []string{`"2s"`, `2`, `1.75`, `"1700ms"`, `"1h"`, `"3s"`} {
 			all.Go(func() {
-				answers[i] = decode[waits](t, r.post("/v1/check", `{"uid": "42", "api": "a", "wait": `+wait+`}`))
+				answers[i] = decode[api.Decision](t, r.post("/v1/check", `{"uid": "42", "api": "a", "wait": `+wait+`}`))
 			})
 			synctest.Wait()
 		}
@@ -57,12 +49,12 @@ func TestChecksWaitForTheirTurn(t *testing.T) {
 			t.Errorf("%v wait, want 5", got)
 		}
 		all.Wait()
-		for i, want := range []waits{
+		for i, want := range []api.Decision{
 			{Allowed: true, Waited: 1000}, {Allowed: true, Waited: 1250}, {Allowed: true, Waited: 1500},
-			{Rule: "r", Until: began.Add(1750 * time.Millisecond), RetryAfter: 2}, // its own wait is too short
+			{Rule: "r", Until: event.FromTime(began.Add(1750 * time.Millisecond)).String(), RetryAfter: 2}, // its own wait is too short
 			{Allowed: true, Waited: 1750}, {Allowed: true, Waited: 2000},
 		} {
-			if got := answers[i]; got.Allowed != want.Allowed || got.Waited != want.Waited || got.Rule != want.Rule || !got.Until.Equal(want.Until) || got.RetryAfter != want.RetryAfter {
+			if got := answers[i]; got.Allowed != want.Allowed || got.Waited != want.Waited || got.Rule != want.Rule || got.Until != want.Until || got.RetryAfter != want.RetryAfter {
 				t.Errorf("%d: %+v, want %+v", i, got, want)
 			}
 		}
@@ -89,7 +81,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		now := func(about, body string, retry int64) {
 			t.Helper()
 			began := time.Now()
-			if a := decode[waits](t, r.post("/v1/check", body)); a.Allowed || a.Waited != 0 || a.RetryAfter != retry || time.Since(began) != 0 {
+			if a := decode[api.Decision](t, r.post("/v1/check", body)); a.Allowed || a.Waited != 0 || a.RetryAfter != retry || time.Since(began) != 0 {
 				t.Errorf("%s: %+v after %v, want a denial at once, for %d s", about, a, time.Since(began), retry)
 			}
 		}
@@ -117,7 +109,7 @@ func TestAClientThatLeavesWhileItsCheckWaits(t *testing.T) {
 			all.Go(func() {
 				req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/check", strings.NewReader(`{"uid": "42", "api": "a", "wait": 3}`))
 				began := time.Now()
-				a := decode[waits](t, r.do(req))
+				a := decode[api.Decision](t, r.do(req))
 				if want := ctx == t.Context(); a.Allowed != want || want && time.Since(began) != time.Second {
 					t.Errorf("allowed %v after %v", a.Allowed, time.Since(began))
 				}
@@ -140,7 +132,7 @@ func TestWaitsThatAreNone(t *testing.T) {
 		wantProblem(t, wait, r.post("/v1/check", `{"api": "a", "wait": `+wait+`}`), http.StatusBadRequest, "is no time span: use a string such as")
 	}
 	wantProblem(t, "in a batch", r.post("/v1/check/batch", `{"checks": [{"api": "a"}, {"api": "a", "wait": 1}]}`), http.StatusBadRequest, "checks[1]: wait: the checks of a batch don't wait")
-	if a := decode[waits](t, r.post("/v1/check", `{"api": "a", "wait": "2s"}`)); !a.Allowed || a.Waited != 0 {
+	if a := decode[api.Decision](t, r.post("/v1/check", `{"api": "a", "wait": "2s"}`)); !a.Allowed || a.Waited != 0 {
 		t.Errorf("nothing to wait for: %+v", a)
 	}
 }

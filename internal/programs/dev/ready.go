@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/pipeline/admit"
 )
@@ -146,11 +147,7 @@ const nobody = "tallygate.dev"
 // knowsRules reports whether the decision server knows the rules: until then each request is in doubt.
 func (s *stack) knowsRules(ctx context.Context, client *http.Client) bool {
 	_, answer := s.ask(ctx, client, http.MethodPost, s.addresses().Decisions+"/v1/admit", `{"uid": "`+nobody+`", "api": "`+nobody+`"}`)
-	var a struct {
-		Admitted, Limited bool
-		InDoubt           bool `json:"in_doubt"`
-		Token             string
-	}
+	var a api.Admission
 	if json.Unmarshal(answer, &a) != nil || a.InDoubt || !a.Admitted && !a.Limited {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/retry"
 	"github.com/tallygate/tallygate/pipeline/emit"
@@ -94,14 +95,9 @@ func (r *rush) customer(ctx context.Context, uid string) bool {
 	return true
 }
 
-// admission holds the fields of an answer that matter.
+// admission is an answer, and the permit in it.
 type admission struct {
-	Admitted bool            `json:"admitted"`
-	Limited  bool            `json:"limited"`
-	InDoubt  bool            `json:"in_doubt"`
-	Permit   string          `json:"permit"`
-	PermitAt json.RawMessage `json:"permit_at"`
-
+	api.Admission
 	permit event.Permit
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/verdict"
 )
@@ -126,23 +127,15 @@ func list(t *testing.T, p *Process) map[string]verdict.Verdict {
 	}
 }
 
-// answer is one of /v1/check's.
-type answer struct {
-	Allowed    bool   `json:"allowed"`
-	Rule       string `json:"rule"`
-	Public     string `json:"public"`
-	RetryAfter int64  `json:"retry_after"`
-}
-
 // check asks whether uids may use an API, in batches.
-func check(t *testing.T, p *Process, api string, uids []string) []answer {
+func check(t *testing.T, p *Process, may string, uids []string) []api.Decision {
 	t.Helper()
-	var out []answer
+	var out []api.Decision
 	for len(uids) > 0 {
 		n := min(len(uids), 1000)
 		checks := make([]map[string]string, n)
 		for i, uid := range uids[:n] {
-			checks[i] = map[string]string{"uid": uid, "api": api}
+			checks[i] = map[string]string{"uid": uid, "api": may}
 		}
 		uids = uids[n:]
 		body, err := json.Marshal(map[string]any{"checks": checks})
@@ -153,9 +146,7 @@ func check(t *testing.T, p *Process, api string, uids []string) []answer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var reply struct {
-			Results []answer `json:"results"`
-		}
+		var reply api.Decisions
 		err = json.NewDecoder(resp.Body).Decode(&reply)
 		_ = resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK || len(reply.Results) != n {
