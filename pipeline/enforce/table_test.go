@@ -2,9 +2,7 @@ package enforce
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,20 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestLinksNothingButTheStandardLibrary holds the promise to applications that import this package.
-func TestLinksNothingButTheStandardLibrary(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const module = "github.com/tallygate/tallygate/pipeline/"
-	want := []string{module + "event", module + "verdict", module + "enforce/internal/index", module + "enforce/shape", module + "enforce"}
-	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
-		t.Errorf("links %q, want %q", got, want)
-	}
-}
 
 const second = event.Second
 
