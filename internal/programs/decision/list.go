@@ -32,6 +32,12 @@ func (s *Server) lister() http.Handler {
 // list answers with what is in force, ordered by record key, one page at a time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
+	for name, given := range q {
+		if name != "prefix" && name != "cursor" && name != "limit" || len(given) != 1 {
+			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("unknown parameter %.50q, or given twice: there are prefix, cursor and limit", name))
+			return
+		}
+	}
 	limit := defaultPage
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)

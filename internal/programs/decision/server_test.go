@@ -56,6 +56,9 @@ func TestBlocklist(t *testing.T) {
 	for _, limit := range []string{"0", "1001", "-1", "x"} {
 		wantProblem(t, limit, r.do(mustRequest(t, http.MethodGet, "/v1/blocklist?limit="+limit)), http.StatusBadRequest, "1 to 1000")
 	}
+	for _, query := range []string{"limt=5", "limit=5&limit=6", "prefix=a&uid=42", "="} {
+		wantProblem(t, query, r.do(mustRequest(t, http.MethodGet, "/v1/blocklist?"+query)), http.StatusBadRequest, "unknown parameter")
+	}
 }
 
 func TestReady(t *testing.T) {

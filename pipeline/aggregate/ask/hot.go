@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
@@ -74,15 +73,8 @@ func (a *keys) ServeHotKeys(w http.ResponseWriter, r *http.Request) {
 }
 
 func hotLimit(r *http.Request) (int, error) {
-	text := r.URL.Query().Get("limit")
-	if text == "" {
-		return defaultHotKeys, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxHotKeys {
-		return 0, fmt.Errorf("limit is %.20q, want 1 to %d", text, maxHotKeys)
-	}
-	return n, nil
+	n, err := numbers(r.URL.Query(), map[string]bounds{"limit": {1, maxHotKeys}})
+	return int(cmp.Or(n["limit"], defaultHotKeys)), err
 }
 
 // ownHeat is the part of the answer about this instance's own partitions.
