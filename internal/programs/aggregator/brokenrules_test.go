@@ -76,6 +76,22 @@ func TestABrokenRuleFileAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	testrun.Eventually(t, "it is back", fileOK("1"))
+	// A reload in the moment in which it is replaced finds nothing, and the next look what it was before.
+	if err := os.Rename(broken, away); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(api+"/-/reload", "application/json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnprocessableEntity || !fileOK("0")() {
+		t.Errorf("a reload without the file is answered with %s", resp.Status)
+	}
+	if err := os.Rename(away, broken); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "what came back as it was is read", fileOK("1"))
 	if _, text := get(t, metrics); !strings.Contains(text, "\ntallygate_rules_file_ok 1\n") {
 		t.Error("the metrics say that the file is still broken")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/signal"
@@ -32,6 +33,7 @@ type reloader struct {
 
 	mu    sync.Mutex
 	named []string // the files that the rule file names, as paths
+	gone  bool     // a file was not there when it was last read: it may come back as it was
 }
 
 // run follows the file, the files that it names, and SIGHUP, until ctx ends. A file that is
@@ -60,7 +62,7 @@ func (r *reloader) run(ctx context.Context) error {
 			if missing++; err == nil {
 				missing = 0
 			}
-			if err != nil && missing < replacing || err == nil && !again && same(was, is) {
+			if err != nil && missing < replacing || err == nil && !again && same(was, is) && !r.wasGone() {
 				continue
 			}
 			if !same(was, is) {
@@ -95,6 +97,16 @@ func (r *reloader) look() ([]os.FileInfo, error) {
 	return out, nil
 }
 
+// wasGone reports whether the last attempt to read the files missed one. A reload between two looks may have
+// met the moment in which a file is replaced: what comes back looks as it did at the look before.
+func (r *reloader) wasGone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone
+}
+
+// same reports whether nothing has happened to the files between two looks. Files are compared by what they are,
+// too: one with the time and size of another may be put in its place.
 func same(a, b []os.FileInfo) bool {
 	return slices.EqualFunc(a, b, func(a, b os.FileInfo) bool {
 		return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
@@ -105,6 +117,7 @@ func (r *reloader) publish(ctx context.Context) (api.Reloaded, error) {
 	_, file, named, err := readRules(r.Config.RuleFile.Name)
 	r.mu.Lock()
 	r.named = named // also those of a broken set: one of them may be what will be mended
+	r.gone = errors.Is(err, fs.ErrNotExist)
 	r.mu.Unlock()
 	if err != nil {
 		r.file.note(err)
