@@ -23,7 +23,7 @@ func TestAFailingPartitionDisturbsNoOther(t *testing.T) {
 	}
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
-	m := r.begin(compile(t, yearly), func(c *Config) { c.BrokerTime = "create" })
+	m := r.begin(compile(t, yearly), func(c *Config) { c.BrokerTime, c.SessionTimeout = "create", patient })
 	m.mu.RLock()
 	began := m.session
 	m.mu.RUnlock()

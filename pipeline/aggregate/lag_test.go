@@ -66,7 +66,7 @@ func TestWhatIsRefusedIsNoLagOfZero(t *testing.T) {
 	}
 	t.Cleanup(k.Close)
 	r := newRig(t, k.ListenAddrs())
-	m := r.begin(compile(t, byIPAndUID), func(c *Config) { c.BrokerTime = "create" })
+	m := r.begin(compile(t, byIPAndUID), func(c *Config) { c.BrokerTime, c.SessionTimeout = "create", patient })
 	l := r.load()
 	l.emit(40)
 	l.counted(m)

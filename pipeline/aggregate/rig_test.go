@@ -99,6 +99,10 @@ type rig struct {
 
 const rigPartitions = 4
 
+// patient is a session timeout for members that nobody kills: a busy machine may keep heartbeats back for longer than
+// the rig's six seconds, and the broker then begins a new session.
+const patient = time.Minute
+
 func newRig(t *testing.T, brokers []string) *rig {
 	r := &rig{t: t, brokers: brokers, names: topics.NamesOf(servers.Name(t)), checked: map[string]bool{}}
 	cfg := sarama.NewConfig()
