@@ -9,6 +9,7 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -207,9 +208,15 @@ func (g *batch) add(n *note.Note, examples int) {
 	if g.count == 1 || n.At.After(g.to) {
 		g.to = n.At
 	}
-	if len(g.examples) < examples {
-		g.examples = append(g.examples, *n)
+	// The earliest are examples, whichever partition is read first: a Message that is sent once more, by another
+	// process, is the same.
+	at, _ := slices.BinarySearchFunc(g.examples, n, func(e note.Note, n *note.Note) int {
+		return cmp.Or(e.At.Compare(n.At), strings.Compare(e.ID(), n.ID()))
+	})
+	if g.examples = slices.Insert(g.examples, at, *n); len(g.examples) > examples {
+		g.examples = g.examples[:examples]
 	}
+	g.first = g.examples[0]
 }
 
 // Batch is a Message that is due.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -64,6 +65,26 @@ func TestNotesOfARuleAreOneMessage(t *testing.T) {
 	none(t, b, noon.Add(10*time.Second), noon.Add(64*time.Second))
 	if m := next(t, b, noon.Add(64*time.Second)); m.Count != 2 {
 		t.Errorf("%+v", m.Message)
+	}
+}
+
+// Another process may read the partitions in another order. The message that it sends again is the same.
+func TestAMessageIsTheSameWhicheverPartitionIsReadFirst(t *testing.T) {
+	var messages []*note.Message
+	for _, order := range [][]int32{{0, 1}, {1, 0}} {
+		b := New(Config{Receiver: "chat", Examples: 2, Routes: []Route{{Name: "oncall", Wants: all, Wait: time.Second}}})
+		b.Begin(map[int32]Place{0: {}, 1: {}})
+		for _, p := range order {
+			for i := range 3 {
+				n := fuse("a", noon.Add(time.Duration(2*i+int(p))*time.Millisecond))
+				n.Subject = fmt.Sprint(p, i)
+				b.Read(p, int64(i), n, noon)
+			}
+		}
+		messages = append(messages, next(t, b, noon.Add(time.Second)).Message)
+	}
+	if !reflect.DeepEqual(messages[0], messages[1]) {
+		t.Errorf("%+v\n%+v", messages[0], messages[1])
 	}
 }
 
