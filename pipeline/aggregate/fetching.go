@@ -37,8 +37,8 @@ func (c Config) fetching() (kafkalog.Config, error) {
 	if s.Net.TLS.Enable || s.Net.SASL.Enable {
 		return f, errors.New("Config.Kafka sets Net.TLS or Net.SASL: set a Net.Proxy.Dialer that does both, since not only sarama connects")
 	}
-	if s.Net.Proxy.Enable {
-		dialer := s.Net.Proxy.Dialer
+	if s.Net.Proxy.Enable || s.Net.LocalAddr != nil {
+		dialer := dialerOf(s)
 		f.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
 			return dialer.Dial(network, address)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"io"
+	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -111,6 +112,15 @@ func TestClaimsAreReadAsSaramaIsToldTo(t *testing.T) {
 	})
 	if err != nil || cfg.MaxWait != time.Second || cfg.PartitionBytes != 1<<16 || !cfg.Uncommitted || cfg.ClientID != "me" {
 		t.Errorf("%+v, %v", cfg, err)
+	}
+	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+	if cfg, err = with(func(s *sarama.Config) { s.Net.LocalAddr = local }); err != nil || cfg.Dial == nil {
+		t.Errorf("a local address: %+v, %v", cfg, err)
+	}
+	s := sarama.NewConfig()
+	s.Net.LocalAddr = local
+	if _, lines := tapped(s); lines.dialer.(*net.Dialer).LocalAddr != local {
+		t.Error("the group's connections have another local address than sarama was told")
 	}
 	for name, change := range map[string]func(*sarama.Config){
 		"TLS":  func(s *sarama.Config) { s.Net.TLS.Enable = true },

@@ -13,12 +13,9 @@ import (
 // Closing sarama's broker instead would not do: it waits until each request that is under way has its answer. Nor would
 // closing the group, which waits for the lock that the join holds.
 type lines struct {
-	// The caller's dialer does TLS and SASL; sarama gets connections that are ready.
-	dialer interface {
-		Dial(network, address string) (net.Conn, error)
-	}
-	mu   sync.Mutex
-	open map[*line]struct{} // those that nobody has closed
+	dialer dialer
+	mu     sync.Mutex
+	open   map[*line]struct{} // those that nobody has closed
 }
 
 // line is a connection that is forgotten when it is closed: a broker that restarts often would fill the map.
@@ -27,13 +24,23 @@ type line struct {
 	of *lines
 }
 
+// dialer is sarama's proxy.Dialer. The caller's does TLS and SASL: sarama gets connections that are ready.
+type dialer interface {
+	Dial(network, address string) (net.Conn, error)
+}
+
+// dialerOf returns what sarama dials with by these settings, as its Config.getDialer does.
+func dialerOf(cfg *sarama.Config) dialer {
+	if cfg.Net.Proxy.Enable {
+		return cfg.Net.Proxy.Dialer
+	}
+	return &net.Dialer{Timeout: cfg.Net.DialTimeout, KeepAlive: cfg.Net.KeepAlive, LocalAddr: cfg.Net.LocalAddr}
+}
+
 // tapped makes the client of cfg dial by lines. cfg itself is left alone: other clients of the instance have it, too, and
 // theirs must last until the last checkpoint is written.
 func tapped(cfg *sarama.Config) (*sarama.Config, *lines) {
-	l := &lines{open: map[*line]struct{}{}, dialer: &net.Dialer{Timeout: cfg.Net.DialTimeout, KeepAlive: cfg.Net.KeepAlive}}
-	if cfg.Net.Proxy.Enable {
-		l.dialer = cfg.Net.Proxy.Dialer
-	}
+	l := &lines{open: map[*line]struct{}{}, dialer: dialerOf(cfg)}
 	own := *cfg
 	own.Net.Proxy.Enable, own.Net.Proxy.Dialer = true, l
 	return &own, l

@@ -43,9 +43,9 @@ func (a *base) every() []int32 {
 }
 
 // askRest asks for what has no partition of its own, such as a list of all keys of a kind: an answer of one instance is
-// about its partitions, and all answers together are about the group's. It asks those that own the partitions
-// other than mine, and returns the partitions that
-// nobody answered for. take takes over an answer, and returns the partitions that it is about.
+// about its partitions, and all answers together are about the group's. It asks those that own the partitions other
+// than mine, and returns the partitions that nobody answered for. take takes over an answer, and returns the partitions
+// that it is about.
 func askRest[T any](ctx context.Context, a *base, mine []int32, path string, take func(*T) []int32) (missing []api.MissingPartition) {
 	answered := slices.Clone(mine)
 	why := map[string]error{} // by address
