@@ -44,10 +44,11 @@ const (
 )
 
 // New is a client of the API at base, such as https://aggregator:8081, that shows no token. A nil
-// *http.Client is http.DefaultClient.
+// *http.Client is http.DefaultClient. Redirects are not followed, whatever it says: a token is for base alone.
 func New(base string, client *http.Client) *Client {
-	return &Client{bases: []string{strings.TrimSuffix(base, "/")}, at: new(atomic.Int32), client: cmp.Or(client, http.DefaultClient),
-		token: func() string { return "" }}
+	stays := *cmp.Or(client, http.DefaultClient)
+	stays.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{bases: []string{strings.TrimSuffix(base, "/")}, at: new(atomic.Int32), client: &stays, token: func() string { return "" }}
 }
 
 // And is a client of the APIs of both: where they differ in more than addresses, it is like the first.

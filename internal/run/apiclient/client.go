@@ -93,9 +93,7 @@ func (o *Options) Open() (*api.Client, error) {
 	if err != nil {
 		return nil, &ops.UsageError{Err: err}
 	}
-	client := &http.Client{Transport: files}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
-	return New(base, client).WithTokens(token), nil
+	return New(base, &http.Client{Transport: files}).WithTokens(token), nil
 }
 
 // Trusting returns a transport for other servers of the installation, such as enforcers: it trusts what --ca names,
