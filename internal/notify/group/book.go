@@ -66,7 +66,7 @@ type batch struct {
 	first    note.Note
 	count    int
 	from, to time.Time
-	examples []note.Note
+	examples []example   // the earliest, in order
 	states   []note.Note // those that are states
 	opened   time.Time
 	dropped  int
@@ -125,8 +125,8 @@ func (b *Book) Tell(n *note.Note, now time.Time) (wanted bool) {
 		if r := &b.cfg.Routes[i]; r.Wants(n) {
 			wanted = true
 			g := b.group(r, n, now, -1, 0)
+			g.add(n, -1, int64(len(g.states)), b.cfg.Examples)
 			g.states = append(g.states, *n)
-			g.add(n, b.cfg.Examples)
 		}
 	}
 	return wanted
@@ -158,7 +158,7 @@ func (b *Book) Read(partition int32, offset int64, n *note.Note, now time.Time) 
 			continue
 		}
 		g := b.group(r, n, now, partition, offset)
-		g.add(n, b.cfg.Examples)
+		g.add(n, partition, offset, b.cfg.Examples)
 		s := g.spans[partition]
 		if s == nil {
 			g.spans[partition] = &span{offset, offset}
@@ -201,7 +201,18 @@ func (b *Book) group(r *Route, n *note.Note, now time.Time, partition int32, off
 	return g
 }
 
-func (g *batch) add(n *note.Note, examples int) {
+// example is a Note with its place: entries of one moment have an order, too.
+type example struct {
+	note.Note
+	partition int32
+	offset    int64
+}
+
+func (e example) compare(o example) int {
+	return cmp.Or(e.At.Compare(o.At), cmp.Compare(e.partition, o.partition), cmp.Compare(e.offset, o.offset))
+}
+
+func (g *batch) add(n *note.Note, partition int32, offset int64, examples int) {
 	if g.count++; g.count == 1 || n.At.Before(g.from) {
 		g.from = n.At
 	}
@@ -210,13 +221,12 @@ func (g *batch) add(n *note.Note, examples int) {
 	}
 	// The earliest are examples, whichever partition is read first: a Message that is sent once more, by another
 	// process, is the same.
-	at, _ := slices.BinarySearchFunc(g.examples, n, func(e note.Note, n *note.Note) int {
-		return cmp.Or(e.At.Compare(n.At), strings.Compare(e.ID(), n.ID()))
-	})
-	if g.examples = slices.Insert(g.examples, at, *n); len(g.examples) > examples {
+	e := example{*n, partition, offset}
+	at, _ := slices.BinarySearchFunc(g.examples, e, example.compare)
+	if g.examples = slices.Insert(g.examples, at, e); len(g.examples) > examples {
 		g.examples = g.examples[:examples]
 	}
-	g.first = g.examples[0]
+	g.first = g.examples[0].Note
 }
 
 // Batch is a Message that is due.
@@ -315,7 +325,7 @@ func (b *Book) message(g *batch) *Batch {
 		Count: g.count, Dropped: g.dropped, First: g.from.UTC(), Last: g.to.UTC(), Link: b.cfg.link(&g.first),
 	}
 	for i := range g.examples {
-		m.Examples = append(m.Examples, note.ExampleOf(&g.examples[i], b.cfg.Shown))
+		m.Examples = append(m.Examples, note.ExampleOf(&g.examples[i].Note, b.cfg.Shown))
 		if g.examples[i].Subject != m.Subject {
 			m.Subject = ""
 		}

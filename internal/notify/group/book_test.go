@@ -76,7 +76,7 @@ func TestAMessageIsTheSameWhicheverPartitionIsReadFirst(t *testing.T) {
 		b.Begin(map[int32]Place{0: {}, 1: {}})
 		for _, p := range order {
 			for i := range 3 {
-				n := fuse("a", noon.Add(time.Duration(2*i+int(p))*time.Millisecond))
+				n := fuse("a", noon.Add(time.Duration(i)*time.Millisecond))
 				n.Subject = fmt.Sprint(p, i)
 				b.Read(p, int64(i), n, noon)
 			}
