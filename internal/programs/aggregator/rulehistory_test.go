@@ -37,8 +37,8 @@ func TestRollBackOverHTTP(t *testing.T) {
 	brokers := kafka.Kafka
 	path := rulesFile(t, limitText(1))
 	p := began(t, brokers, prefix, nil, "--tokens", staff(t), "--rules", path)
-	// write changes the file, as if so long from now.
-	write := func(limit int, at time.Duration) {
+	// write changes a file, as if so long from now.
+	write := func(path string, limit int, at time.Duration) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(limitText(limit)), 0o600); err != nil {
 			t.Fatal(err)
@@ -61,9 +61,9 @@ func TestRollBackOverHTTP(t *testing.T) {
 			t.Errorf("%.80s: %d %s, want %d with %s", body, code, said, want, about)
 		}
 	}
-	write(2, time.Second)
+	write(path, 2, time.Second)
 	runs(p, 2, 2)
-	write(3, 2*time.Second)
+	write(path, 3, 2*time.Second)
 	runs(p, 3, 3)
 
 	back(`{"version":4,"reason":"r"}`, http.StatusNotFound, "no such version")
@@ -73,11 +73,13 @@ func TestRollBackOverHTTP(t *testing.T) {
 	}
 	back(`{"version":1,"reason":"too strict","by":"alice"}`, http.StatusOK, `{"version":4,"changed":true}`)
 	runs(p, 4, 1)
-	write(3, time.Hour) // the same, of an hour from now
+	write(path, 3, time.Hour) // the same, of an hour from now
 	if code, said := p.ask("admin", http.MethodPost, "/-/reload", ""); code != http.StatusConflict || !strings.Contains(said, "rolled back") {
 		t.Errorf("a reload of what was rolled back: %d %s", code, said)
 	}
-	q := began(t, brokers, prefix, nil, "--tokens", staff(t), "--rules", path)
+	own := rulesFile(t, limitText(3)) // of one file, two could publish a change at once: two versions with one text
+	write(own, 3, time.Hour)
+	q := began(t, brokers, prefix, nil, "--tokens", staff(t), "--rules", own)
 	runs(q, 4, 1)
 	is := told[whichRules](q, "viewer", "/v1/rules?version=4")
 	if is.From != 1 || is.By != "the-admin" || is.Reason != "too strict" {
@@ -86,7 +88,7 @@ func TestRollBackOverHTTP(t *testing.T) {
 	if is = told[whichRules](q, "viewer", "/v1/rules?version=3"); is.Source != limitText(3) || is.Version != 3 {
 		t.Errorf("%+v", is)
 	}
-	write(5, 2*time.Hour)
+	write(path, 5, 2*time.Hour)
 	if code, said := p.ask("admin", http.MethodPost, "/-/reload", ""); code != http.StatusOK {
 		t.Errorf("a reload of a changed file: %d %s", code, said)
 	}
