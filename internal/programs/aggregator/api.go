@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,7 +25,7 @@ func (a *Program) api(agg *ask.Answers, guard *access.Guard, about *ops.Reporter
 	ops.Health(mux, about.Ready, about.But)
 	ops.Describe(mux, apidocs.Aggregator)
 	let := func(pattern string, least access.Role, serve http.HandlerFunc) {
-		mux.Handle(pattern, guard.Require(least, asActor(serve)))
+		mux.Handle(pattern, guard.Require(least, wholeQuery(asActor(serve))))
 	}
 	let("GET /v1/explain", access.Viewer, agg.ServeExplain)
 	let("GET /v1/exemptions", access.Viewer, agg.ServeExemptions)
@@ -59,6 +60,18 @@ func (a *Program) api(agg *ask.Answers, guard *access.Guard, about *ops.Reporter
 func serveWhoami(w http.ResponseWriter, r *http.Request) {
 	id := access.From(r.Context())
 	httpjson.Reply(w, api.Whoami{Name: id.Name, Role: id.Role.String(), Credential: cmp.Or(string(id.By), "none")})
+}
+
+// wholeQuery refuses a query that cannot be read as a whole: url.Query leaves out what it cannot read, and a filter with a
+// slip would be none.
+func wholeQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			httpjson.Problem(w, http.StatusBadRequest, "the query: "+err.Error())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // asActor tells the aggregator who the caller is.

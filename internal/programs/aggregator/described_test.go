@@ -56,7 +56,7 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	if got, said := p.ask("operator", http.MethodGet, "/v1/whoami", ""); got != 200 || said != `{"credential":"token","name":"the-operator","role":"operator"}`+"\n" {
 		t.Errorf("who an operator is: %d %s", got, said)
 	}
-	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/hot-keys?limt=5", "/v1/rules/distribution", "/v1/rules/distribution?rule=none", "/v1/rules/distribution?rule=a&x=1", "/v1/exemptions?limit=0"} {
+	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/hot-keys?limt=5", "/v1/exemptions?uid=42&limit=%zz", "/v1/explain?uid=42;api=a", "/v1/rules/distribution", "/v1/rules/distribution?rule=none", "/v1/rules/distribution?rule=a&x=1", "/v1/exemptions?limit=0"} {
 		ask(p, "viewer", http.MethodGet, path, "", 400)
 	}
 	ask(p, "admin", http.MethodPost, "/v1/commands", `{"command":"block"}`, 400)

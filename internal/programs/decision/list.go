@@ -3,6 +3,7 @@ package decision
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -31,7 +32,11 @@ func (s *Server) lister() http.Handler {
 
 // list answers with what is in force, ordered by record key, one page at a time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		httpjson.Problem(w, http.StatusBadRequest, "the query: "+err.Error())
+		return
+	}
 	for name, given := range q {
 		if name != "prefix" && name != "cursor" && name != "limit" || len(given) != 1 {
 			httpjson.Problem(w, http.StatusBadRequest, fmt.Sprintf("unknown parameter %.50q, or given twice: there are prefix, cursor and limit", name))

@@ -59,6 +59,9 @@ func TestBlocklist(t *testing.T) {
 	for _, query := range []string{"limt=5", "limit=5&limit=6", "prefix=a&uid=42", "="} {
 		wantProblem(t, query, r.do(mustRequest(t, http.MethodGet, "/v1/blocklist?"+query)), http.StatusBadRequest, "unknown parameter")
 	}
+	for _, query := range []string{"prefix=%zz", "limit=5;prefix=a"} { // half of it would be a question about everybody
+		wantProblem(t, query, r.do(mustRequest(t, http.MethodGet, "/v1/blocklist?"+query)), http.StatusBadRequest, "the query")
+	}
 }
 
 func TestReady(t *testing.T) {
