@@ -73,7 +73,7 @@ func (a *admitter) AdmitRequest(ctx context.Context, r enforce.Request) (enforce
 	}
 	a.h.mu.Lock()
 	defer a.h.mu.Unlock()
-	e := limits.Event(nil, r.API, r.Dims, r.Cost)
+	e := limits.Event(slices.Clone(r.Attrs), r.API, r.Dims, r.Cost)
 	res, held := a.instance.Admit(&e)
 	if !res.Allowed {
 		held.Done()

@@ -25,7 +25,7 @@ func (a *Admitter) Idle() bool {
 
 // AdmitRequest is Admit for middlewares, which check requests first.
 func (a *Admitter) AdmitRequest(ctx context.Context, r enforce.Request) (enforce.Admission, error) {
-	p, err := a.Admit(ctx, Request{API: r.API, Dims: r.Dims, Cost: r.Cost})
+	p, err := a.Admit(ctx, Request{API: r.API, Dims: r.Dims, Attrs: r.Attrs, Cost: r.Cost})
 	if err != nil {
 		return enforce.Admission{}, err
 	}

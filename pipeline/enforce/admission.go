@@ -35,6 +35,16 @@ type Request struct {
 	Dims []event.Dim
 	// Cost is that of the action at most; 0 is 1.
 	Cost event.Decimal
+	// Attrs are further attributes: numbers that rules sum, at their most.
+	Attrs []event.Attr
+}
+
+// Reservation holds the most that a request may use, for rules with `strict` that sum it.
+type Reservation struct {
+	// Attrs are numbers, such as tokens and a price, and other attributes that no dimension has.
+	Attrs []event.Attr
+	// Cost is the event's at most; 0 is 1.
+	Cost event.Decimal
 }
 
 // Admission is an Admitter's answer.

@@ -29,7 +29,7 @@ const (
 func Attr(name string, value event.Value) Noted { return Noted{what: notedAttr, name: name, v: value} }
 
 // Cost notes how much the event counts for. Under a strict limit it may be less than what the permit was
-// asked for, which is 1 in middlewares, and not more.
+// asked for, which is 1 in middlewares or what they reserve, and not more.
 func Cost(cost event.Decimal) Noted { return Noted{what: notedCost, cost: cost} }
 
 // Outcome notes how the action ended, where the response's status does not say it.

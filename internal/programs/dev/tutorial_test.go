@@ -19,9 +19,15 @@ const asTool = "TALLYGATE_TEST_AS_TOOL"
 
 // A newcomer's first ten minutes are as docs/tutorial.md prints them: its files are written, its
 // commands run in bash, and what they print is compared but for times.
-func TestTutorial(t *testing.T) {
+func TestTutorial(t *testing.T) { follow(t, "../../../docs/tutorial.md", 10) }
+
+// From a budget in words to one that is kept: the first part of docs/budgets.md.
+func TestBudgetsInTenMinutes(t *testing.T) { follow(t, "../../../docs/budgets.md", 6) }
+
+// follow does what a page says. It compares at least so many outputs.
+func follow(t *testing.T, path string, outputs int) {
+	t.Helper()
 	t.Parallel()
-	const path = "../../../docs/tutorial.md"
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +44,7 @@ func TestTutorial(t *testing.T) {
 		}
 		return block
 	})
-	if r.dev == nil || r.compared < 10 && !testrun.Rewriting() {
+	if r.dev == nil || r.compared < outputs && !testrun.Rewriting() {
 		t.Errorf("%d outputs were compared: the page is read wrongly", r.compared)
 	}
 	r.dev.ends()
@@ -158,7 +164,7 @@ func (r *reader) run(command, want string) string {
 	return got
 }
 
-var variable = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\d+(\.\d+)?(ms|µs|s)\b|\(\d+/s\)|\(\d+ a second\)|"retry_after":\d+|"seq":\d+| \(in [0-9a-z ]+\)|\d+d ago| {2,}`)
+var variable = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\d+(\.\d+)?(ms|µs|s)\b|\(\d+/s\)|\(\d+ a second\)|"(retry_after|reset)":\d+|"permit":.*?"token":"[^"]*"|"seq":\d+| \(in [0-9a-z ]+\)|\d+d ago| {2,}`)
 
 // timeless is a text without what differs from run to run: times, durations, rates, places in the
 // order of verdicts, and how far columns are apart.

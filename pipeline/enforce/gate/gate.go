@@ -32,12 +32,13 @@ type Request struct {
 	Head      bool   // its answer has no body
 	Key       string // the text of the key over the limit, for Answers.PartitionKey; "": not known
 
-	Decision  enforce.Decision  // of the check
-	Waits     bool              // the check's throttle concerns it
-	Asks      bool              // rules ask for permits
-	Asked     bool              // there is an Admission
-	Admission enforce.Admission // the Admitter's answer
-	Now       event.Micros      // when that came
+	Decision  enforce.Decision    // of the check
+	Waits     bool                // the check's throttle concerns it
+	Asks      bool                // rules ask for permits
+	Reserve   enforce.Reservation // what its permit is for
+	Asked     bool                // there is an Admission
+	Admission enforce.Admission   // the Admitter's answer
+	Now       event.Micros        // when that came
 
 	// Tells says that the door's answers to allowed requests say what is left. Header, if it is there already,
 	// gets those fields.

@@ -200,3 +200,38 @@ func TestPermitsOfProxiesWithoutEvents(t *testing.T) {
 		t.Errorf("the handler finds %q", id)
 	}
 }
+
+// A sum needs a number before the action, and its permit is asked for that. What the handler notes is the event's;
+// a handler that says nothing, or panics, has used all of it.
+func TestWhatIsReserved(t *testing.T) {
+	number := func(n int64) event.Value { return event.NumberValue(event.Decimal(n) * event.One) }
+	a, emitted := &permits.Admitter{}, &events{}
+	h := Middleware(newTable(t), Options{
+		UID: byHeader, Admit: a, Events: emitted, Attrs: map[string]func(*http.Request) string{"team": Constant("web")},
+		Reserve: func(*http.Request) enforce.Reservation {
+			return enforce.Reservation{Cost: 3 * event.One, Attrs: []event.Attr{{Name: "tokens", Value: number(500)}, {Name: "team", Value: event.StringValue("ops")}}}
+		},
+	})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		switch byHeader(r) {
+		case "less":
+			enforce.Note(r.Context(), enforce.Attr("tokens", number(20)), enforce.Cost(event.One))
+		case "panics":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	for user, want := range map[string][2]event.Decimal{"less": {20, 1}, "silent": {500, 3}, "panics": {500, 3}} {
+		*emitted = nil
+		func() {
+			defer func() { _ = recover() }()
+			get(h, user)
+		}()
+		e := (*emitted)[0]
+		tokens, _ := e.Attr("tokens")
+		if team, _ := e.Attr("team"); tokens != event.NumberValue(want[0]*event.One) || e.Cost != want[1]*event.One || team.Text != "ops" {
+			t.Errorf("the event of %s is %+v", user, e)
+		}
+		if heard := a.Heard(); heard[0] != "asked get.search of "+user+": 3 {tokens team}" {
+			t.Errorf("%s: %q", user, heard)
+		}
+	}
+}

@@ -57,7 +57,7 @@ func (d *Door) Pass(ctx context.Context, r *gate.Request) gate.Outcome {
 		case gate.Wait:
 			r.Waited(d.throttle.Await(ctx, r.Decision, r.API, r.Dims))
 		case gate.Ask:
-			a, err := d.door.Admit.AdmitRequest(ctx, enforce.Request{API: r.API, Dims: r.Dims})
+			a, err := d.door.Admit.AdmitRequest(ctx, enforce.Request{API: r.API, Dims: r.Dims, Cost: r.Reserve.Cost, Attrs: r.Reserve.Attrs})
 			r.Answered(a, err, d.table.Now())
 		case gate.Allow:
 			if r.Tells && r.API != "" && d.mayTell(r.Dims) {

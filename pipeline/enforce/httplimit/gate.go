@@ -113,6 +113,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 	if g.o.Events != nil || g.o.NoteHeader || p.permit.ID != "" {
 		p.entered = newEntered(g, r, api, dims)
 	}
+	most := g.reserve(r, p)
 	// Nearly no key has a verdict, and without one the API need not be known.
 	checks, asks, tells := g.door.mayDeny(dims), p.permit.ID == "" && g.door.asks(), g.door.mayTell(dims)
 	if !checks && !asks && !tells {
@@ -132,7 +133,7 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 		d = g.table.CheckDims(api, dims)
 	}
 	if !d.Allowed || asks || g.throttle.Concerns(d) {
-		return g.pass(w, r, p, d, api, dims)
+		return g.pass(w, r, p, gate.Request{API: api, Dims: append([]event.Dim(nil), dims...), Decision: d, Reserve: most})
 	}
 	g.table.CountDecision(d)
 	g.checked(r, d)
@@ -142,12 +143,29 @@ func (g *Gate) enter(w http.ResponseWriter, r *http.Request, nameOf func(*http.R
 	return p, true
 }
 
-// pass decides on a request that is denied, waits, or asks for a permit.
-func (g *Gate) pass(w http.ResponseWriter, r *http.Request, p Passage, d enforce.Decision, api string, dims []event.Dim) (Passage, bool) {
-	q := gate.Request{
-		API: api, Dims: append([]event.Dim(nil), dims...), Permit: p.permit, Decision: d,
-		Languages: r.Header.Get("Accept-Language"), Head: r.Method == http.MethodHead, Tells: true, Header: w.Header(),
+// reserve returns how much a request may use at most. Its event has that as its first notes: a handler that ends
+// without a word, as one that panics, has used all of it for what anybody knows.
+func (g *Gate) reserve(r *http.Request, p Passage) (most enforce.Reservation) {
+	if g.o.Reserve == nil || g.o.Events == nil && g.o.Admit == nil {
+		return most
 	}
+	most = g.o.Reserve(r)
+	if p.entered == nil {
+		return most
+	}
+	for _, a := range most.Attrs {
+		p.entered.Notes.Add(enforce.Attr(a.Name, a.Value))
+	}
+	if most.Cost > 0 {
+		p.entered.Notes.Add(enforce.Cost(most.Cost))
+	}
+	return most
+}
+
+// pass decides on a request that is denied, waits, or asks for a permit.
+func (g *Gate) pass(w http.ResponseWriter, r *http.Request, p Passage, q gate.Request) (Passage, bool) {
+	q.Permit, q.Languages, q.Head = p.permit, r.Header.Get("Accept-Language"), r.Method == http.MethodHead
+	q.Tells, q.Header = true, w.Header()
 	out := g.door.Pass(r.Context(), &q)
 	if q.Decision.Allowed {
 		g.checked(r, q.Decision)
@@ -157,7 +175,7 @@ func (g *Gate) pass(w http.ResponseWriter, r *http.Request, p Passage, d enforce
 		return p, false
 	}
 	if p.held, p.permit = out.Held, out.Permit; p.entered == nil && (p.held != nil || p.permit.ID != "") {
-		p.entered = newEntered(g, r, api, nil)
+		p.entered = newEntered(g, r, q.API, nil)
 	}
 	return p, true
 }

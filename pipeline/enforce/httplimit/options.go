@@ -60,6 +60,10 @@ type Options struct {
 	// cancelled when Event drops the event. A handler that panics has failed, and nobody knows what it
 	// did: its permit stays, in its event, or to be counted as lost.
 	Admit enforce.Admitter
+	// Reserve returns how much the request may use at most: the numbers that strict rules sum, and its cost. Its
+	// permits are for that. The event has the same, unless the handler notes less by enforce.Note: then the rest is
+	// free again. It is called once, before the next handler, and only with Admit or Events; nil is a cost of 1.
+	Reserve func(*http.Request) enforce.Reservation
 	// PermitHeader takes a request's permit from the header event.PermitHeader, and asks for no other.
 	// Set it only behind a proxy that asks for permits and replaces the header of clients: they could
 	// otherwise bring a permit of their own, and no strict limit would be asked.

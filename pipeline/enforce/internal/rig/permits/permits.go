@@ -5,6 +5,7 @@ package permits
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ func (a *Admitter) Note(what string) {
 }
 
 // Heard is what was noted since the last call: "asked post.send of ok", with ": 5" behind it for a cost
-// of 5, "ok done success", "ok cancelled" or "ok left".
+// of 5 and "{tokens}" for such attributes, "ok done success", "ok cancelled" or "ok left".
 func (a *Admitter) Heard() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,6 +51,13 @@ func (a *Admitter) AdmitRequest(ctx context.Context, r enforce.Request) (enforce
 	question := "asked " + r.API + " of " + who
 	if r.Cost != 0 {
 		question += ": " + r.Cost.String()
+	}
+	if len(r.Attrs) > 0 {
+		names := make([]string, 0, len(r.Attrs))
+		for _, attr := range r.Attrs {
+			names = append(names, attr.Name)
+		}
+		question += " {" + strings.Join(names, " ") + "}"
 	}
 	a.Note(question)
 	if a.Leave != nil {
