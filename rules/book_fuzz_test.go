@@ -75,6 +75,16 @@ spec:
     - {name: in-a-row-bucket, match: {api: x}, reset_on: {api: done}, limit: 1, per: 1s, burst: 4, window: bucket, then: {block: until-reset}}
     - {name: in-a-row-devices, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done}, limit: 3, per: 20s, then: {block: until-reset}}
     - {name: in-a-row-values, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done, clear: true}, limit: 2, per: 15s, window: tumbling, then: {block: 9s}}
+    - {name: first, match: {api: x}, refunds: true, limit: 4, per: 9s, window: from-first, candidate: {limit: 3}, warn: 50%, then: {block: until-reset}}
+    - {name: first-tiers, match: {api: x}, limit: 4, per: 9s, window: from-first, tiers: [{when: 'attrs.plan == "pro"', limit: 6}],
+       then: {block: until-reset}}
+    - {name: first-quota, match: {api: x}, refunds: true, reset_on: {api: done},
+       limit: 4, per: 9s, window: from-first, candidate: {limit: 3}, warn: 50%, then: {block: until-reset}}
+    - {name: first-reset, match: {api: x}, refunds: true, limit: 3, per: 15s, window: from-first, then: {block: 3s, reset: true}}
+    - {name: first-sum, match: {api: x}, count: {sum: cost}, refunds: true, reset_on: {api: done, clear: true}, limit: 7.5, per: 15s, window: from-first,
+       then: {block: 9s}}
+    - {name: first-devices, match: {api: x}, count: {distinct: attrs.device}, reset_on: {api: done, clear: true}, limit: 2, per: 15s, window: from-first,
+       then: {block: 9s}}
     - {name: data, match: {api: x}, limit: {from: attrs.quota, else: 3, most: 6}, per: 10s, then: {block: until-reset}}
     - {name: data-tiers, match: {api: x}, refunds: true, limit: {from: attrs.quota, else: 3, most: 70}, tiers: [{when: 'attrs.plan == "own"', unlimited: true}], per: 10s, candidate: {limit: 4}, warn: 50%, then: {block: 3s, extend: true}}
     - {name: data-sum, match: {api: x}, count: {sum: cost}, limit: {from: attrs.quota, else: 3, most: 6.5}, per: 12s, window: hopping, every: 4s, then: {block: until-reset}}
@@ -89,7 +99,7 @@ var bookRulesByAddress = strings.Replace(bookRules, "  exempt: [", `  defaults: 
 // bookSet has them compiled; of most of them it is published what is left.
 func bookSet(t testing.TB) *Set {
 	told := strings.Replace(bookRulesByAddress, "- name: tiers", "- name: tiers\n      public: tiers\n      quota: true", 1)
-	for _, name := range []string{"growing,", "visit", "bucket", "devices", "returns", "watched", "told", "hops", "hourly", "in-a-row", "data"} {
+	for _, name := range []string{"growing,", "visit", "bucket", "devices", "returns", "watched", "told", "hops", "first", "hourly", "in-a-row", "data"} {
 		told = strings.ReplaceAll(told, "{name: "+name, "{public: some, quota: true, name: "+name)
 	}
 	return compiled(t, told)
@@ -119,6 +129,8 @@ func TestBookManySteps(t *testing.T) {
 		"in-a-row block", "in-a-row-clear block", "in-a-row-clear clear", "in-a-row-clear/candidate clear", "in-a-row-exact clear", "in-a-row-quota/candidate clear", "in-a-row-panes clear",
 		"in-a-row-minute clear", "in-a-row-hops clear", "in-a-row-visit clear", "in-a-row-visit-values clear", "in-a-row-bucket clear", "in-a-row-devices clear", "in-a-row-values clear",
 		"told: tiers clear", "told: data clear", "told: returns-exact clear", "told: hops clear", "told: data-sum block",
+		"first block", "first clear", "first warn50%", "first/candidate block",
+		"first-quota clear", "first-reset block", "first-sum block", "first-sum clear", "first-devices block", "first-devices clear",
 		"data block", "data clear", "data-tiers block", "data-tiers/candidate block", "data-sum block", "data-sum clear",
 	} {
 		if !seen[want] {

@@ -136,13 +136,13 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 		if counts := !hit.Refund && !hit.Reset; counts && in.At >= max(was, l.toldAt) {
 			l.tier, l.told, l.toldAt = hit.Tier, hit.Told, event.NoTime
 		}
-		if !hit.Refund && !hit.Reset && l.Rule.Refunds && in.ID != "" {
+		if !hit.Refund && !hit.Reset && l.Rule.Refunds && in.ID != "" && l.Window.Holds(l.window, in.At) { // what opened no window is in none
 			l.kept = append(l.kept, bookEvent{hashOfID(in.ID), in.At, hit.Amount, hit.Cost, 0})
 		}
-		spared := exempt(hit.Limit, l.latest(in.At))
+		spared := exempt(hit.Limit, l.latest(in.At, hit.Reset))
 		changes = append(changes, l.verdicts(in, added, adds, counted, took, hit.Reset, spared)...)
 		if is := l.live(); counted || took || told > 0 && is != told {
-			b.left = append(b.left, l.leaves(&in, added, told, spared)...)
+			b.left = append(b.left, l.leaves(&in, added, told, hit.Reset, spared)...)
 		}
 		if adds && !spared {
 			b.above = append(b.above, l.isAbove(&in, added, cut)...)
@@ -154,6 +154,9 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 // named finds the event that a refund names, if its window is still held at the refund's time.
 func (l *bookLimit) named(hit *Hit, at event.Micros) *bookEvent {
 	window, _ := l.Window.Add(slices.Clone(l.window), at, 0)
+	if from, to := l.Window.Bounds(window, l.Window.Latest(window)); l.Window.Kind == windows.FromFirst && at >= to+min(to-from, l.Window.Lateness) {
+		return nil
+	}
 	for i := len(l.kept) - 1; i >= max(0, len(l.kept)-windows.Remembered); i-- {
 		if e := &l.kept[i]; e.id == hit.Value && l.Window.Holds(window, e.at) {
 			return e
@@ -198,6 +201,9 @@ func (l *bookLimit) live() event.Decimal {
 
 func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took, reset, exempt bool) (changes []bookChange) {
 	t, then := l.Window.Latest(l.window), &l.Rule.Then
+	if reset { // it may be behind a window that begins with an event
+		t = max(t, in.At)
+	}
 	live := l.live()
 	fell := false
 	for i, limit := range []event.Decimal{live, l.Candidate} {
@@ -248,7 +254,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 	}
 	if fell && then.Reset {
 		ended := added.Ended
-		from, _ := l.Window.Bounds(l.window, t)
+		from := l.Window.Since(l.window) // of a window that begins with an event: what came late into it is in it, too
 		both := ended && l.isCurrent(in.At, t)
 		if l.window = l.Window.Empty(slices.Clone(l.window), ended); both {
 			l.window = l.Window.Empty(l.window, false)
@@ -263,17 +269,17 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 	return changes
 }
 
-// latest is the latest time that was counted; that of a reset where nothing is.
-func (l *bookLimit) latest(at event.Micros) event.Micros {
-	if len(l.window) == 0 {
-		return at
+// latest is the latest time that was counted, or that of a reset behind it.
+func (l *bookLimit) latest(at event.Micros, reset bool) event.Micros {
+	if len(l.window) == 0 || reset {
+		return max(at, l.Window.Latest(l.window))
 	}
 	return l.Window.Latest(l.window)
 }
 
 // leaves is 'quota': what an event leaves of the window that holds the key's latest time.
-func (l *bookLimit) leaves(in *Input, added windows.Added, told event.Decimal, spared bool) []Left {
-	t, limit := l.latest(in.At), l.live()
+func (l *bookLimit) leaves(in *Input, added windows.Added, told event.Decimal, reset, spared bool) []Left {
+	t, limit := l.latest(in.At, reset), l.live()
 	if !l.Quota || l.Rule.Mode == verdict.Shadow || spared || max(limit, told) == 0 || added.Ended && !l.isCurrent(in.At, t) {
 		return nil
 	}

@@ -30,7 +30,7 @@ type windowKind struct {
 	// kind; nil: nobody can tell.
 	covers func(w, o *windows.Spec) bool
 
-	// drifts: its windows follow the events. No two limits can be compared then, and none can be strict.
+	// drifts: a late event may make one of two windows. No two limits can be compared then, and none can be strict.
 	drifts bool
 
 	// instead has hints for fields that the kind does not have, and people expect.
@@ -104,6 +104,17 @@ var windowKinds = [...]windowKind{
 			return "in " + FormatDuration(w.Per) + ", looked at every " + FormatDuration(w.Every)
 		},
 		grain: hoppingGrain,
+	},
+	windows.FromFirst: {
+		doc:    "`per` from the first event that counts",
+		read:   (*limitReader).length,
+		hash:   func(w *windows.Spec) string { return fmt.Sprintf("from-first %d", w.Per) },
+		words:  func(w *windows.Spec) string { return "in " + FormatDuration(w.Per) + " from the first event" },
+		covers: func(w, o *windows.Spec) bool { return w.Per == o.Per }, // the two begin with the same events
+		instead: map[string]string{
+			"offset": "its windows begin with events",
+			"gap":    "what ends some time after the last event is window: session",
+		},
 	},
 }
 

@@ -60,6 +60,9 @@ func (p *counts) takeBack(l *Limit, hit *Hit, at event.Micros) bool {
 // to the refund's time. Nothing else changes.
 func (p *counts) refundOf(l *Limit, hit *Hit, at event.Micros) (window []byte, e *keystate.Remembered, back event.Decimal) {
 	window, _ = l.Window.Add(p.window, at, 0)
+	if l.Window.Kind.Follows() && at >= l.Window.Spent(window) { // a refund opens no window, and this one is over
+		return window, nil, 0
+	}
 	if e = p.extras.Remembered.Find(&l.Window, window, hit.Value); e != nil {
 		back = e.Back(hit.Cost, l.Rule.Count == CountEvents)
 	}
@@ -70,7 +73,7 @@ func (p *counts) refundOf(l *Limit, hit *Hit, at event.Micros) (window []byte, e
 // ended windows and into current ones: then it empties all of them.
 func (p *counts) reset(l *Limit, f *facts) {
 	ended := f.added.Ended
-	from, _ := l.Window.Bounds(p.window, f.latest)
+	from := l.Window.Since(p.window)
 	p.window = l.Window.Empty(p.window, ended)
 	if ended && f.at >= from {
 		p.window, p.extras.Remembered = l.Window.Empty(p.window, false), p.extras.Remembered[:0]

@@ -18,6 +18,7 @@ var fieldWords = table([]struct {
 	{"algorithm strategy windowtype type behavior", document.Synonym{Fields: []string{"window", "action"}, Write: "as in window: sliding"}},
 	{"rolling slidingwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: sliding"}},
 	{"fixed fixedwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: tumbling"}},
+	{"fromfirst firstevent firstrequest", document.Synonym{Fields: []string{"window"}, Write: "write window: from-first"}},
 	{"hop hopsize hopinterval slide slidesize slideinterval slideby advance advanceby advanceinterval step windowslide", document.Synonym{Fields: []string{"every"}, Write: "as in window: hopping, per: 1h, every: 5m"}},
 	{"hopping hoppingwindow", document.Synonym{Fields: []string{"window"}, Write: "write window: hopping, with per and every"}},
 	{"grace graceperiod allowedlateness watermark watermarkdelay retention", document.Synonym{Fields: []string{"max_lateness"}, Write: "as in spec: {max_lateness: 1h}: it holds for all rules"}},
@@ -93,7 +94,9 @@ var valueWords = map[string]map[string]string{
 		"fixed tumbling", "fixedwindow tumbling", "static tumbling", "aligned tumbling",
 		"tokenbucket bucket", "leakybucket bucket", "leaky bucket", "token bucket", "gcra bucket", "rate bucket", "bandwidth bucket",
 		"inflight in-flight", "concurrency in-flight", "concurrent in-flight", "semaphore in-flight", "bulkhead in-flight", "parallel in-flight",
-		"civil calendar", "natural calendar", "day calendar", "daily calendar", "month calendar", "inactivity session", "idle session"),
+		"civil calendar", "natural calendar", "day calendar", "daily calendar", "month calendar", "inactivity session", "idle session",
+		"first from-first", "firstevent from-first", "firstrequest from-first",
+		"incr from-first", "incrby from-first", "increx from-first", "expire from-first", "ttl from-first"),
 	"mode": scalar.Words(
 		"dryrun shadow", "monitor shadow", "monitoring shadow", "observe shadow", "audit shadow", "log shadow", "test shadow", "simulation shadow", "report shadow",
 		"reportonly shadow", "warn shadow", "off shadow", "disabled shadow", "true enforce", "on enforce", "active enforce", "live enforce", "enabled enforce", "enforced enforce",

@@ -62,7 +62,7 @@ const (
 // that something broke and the counting.
 func TestCheckKnowsEachEdge(t *testing.T) {
 	noon := at("2026-11-21T12:00:00Z")
-	for _, e := range slices.Concat(commonEdges(noon), alignedEdges(noon), slidingEdges(noon), hoppingEdges(noon), sessionEdges(noon), valueEdges(noon)) {
+	for _, e := range slices.Concat(commonEdges(noon), alignedEdges(noon), slidingEdges(noon), hoppingEdges(noon), sessionEdges(noon), firstEdges(noon), valueEdges(noon)) {
 		if err := e.spec.Validate(); err != nil {
 			t.Fatalf("%s: %v", e.name, err)
 		}
@@ -162,6 +162,18 @@ func sessionEdges(noon event.Micros) []edge {
 		{name: "so does the one before", spec: s, good: after.and(0, minu, 1, minu, one, one), bad: after.and(0, minu, 1, minu-1, one, one)},
 		{name: "which is remembered", spec: s, good: after.and(0, minu, 2*minu, minu, one, one), bad: after.and(0, minu, 2*minu+1, minu, one, one)},
 		{name: "and has an amount", spec: s, good: after.and(0, minu, 1, minu, one, 0), bad: after.and(0, minu, 1, minu, one)},
+	}
+}
+
+func firstEdges(noon event.Micros) []edge {
+	s := fromFirst(event.Minute, event.Hour)
+	alone := headed(0x1a, noon)
+	return []edge{
+		{name: "a window is per long", spec: s, good: alone.and(5, minu, 0, one), bad: alone.and(5, minu+1, 0, one)},
+		{name: "and not shorter", spec: s, good: alone.and(0, minu, 0, one), bad: alone.and(0, minu-1, 0, one)},
+		{name: "the one before is not longer", spec: s, good: alone.and(0, minu, 1, minu, one, one), bad: alone.and(0, minu, 1, minu+1, one, one)},
+		{name: "one of its own may be shorter", spec: s, good: alone.and(0, minu, minu, 1, one, one), bad: alone.and(0, minu, minu, 0, one, one)},
+		{name: "and has an amount", spec: s, good: alone.and(0, minu, 1, minu, one, 0), bad: alone.and(0, minu, 1, minu, one)},
 	}
 }
 

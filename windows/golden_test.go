@@ -39,6 +39,8 @@ func goldenSpecs() (names []string, specs map[string]windows.Spec) {
 		"bucket with most": {Kind: windows.Bucket, Per: minute, Limit: 7*event.One + 1, Most: 20 * event.One},
 		"hopping":          {Kind: windows.Hopping, Per: minute, Every: 5 * event.Second, Offset: 2 * event.Second, Lateness: 13 * event.Second},
 		"hopping patient":  {Kind: windows.Hopping, Per: minute, Every: 20 * event.Second, Lateness: hour},
+		"first":            {Kind: windows.FromFirst, Per: minute, Lateness: 25 * event.Second},
+		"first patient":    {Kind: windows.FromFirst, Per: minute, Lateness: hour},
 	}
 	for name, s := range maps.Clone(specs) { // the loop adds to specs
 		if s.Refundable() {

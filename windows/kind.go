@@ -8,12 +8,13 @@ import (
 
 // The kinds of windows.
 const (
-	Tumbling Kind = iota + 1 // [k·Per, (k+1)·Per), aligned to the Unix epoch plus Offset
-	Calendar                 // the civil Unit that holds the time, in Zone
-	Sliding                  // (t-Per, t]
-	Session                  // events less than Gap apart
-	Bucket                   // the generic cell rate algorithm: Limit per Per
-	Hopping                  // [k·Every, k·Every+Per) for each k, aligned to the Unix epoch plus Offset
+	Tumbling  Kind = iota + 1 // [k·Per, (k+1)·Per), aligned to the Unix epoch plus Offset
+	Calendar                  // the civil Unit that holds the time, in Zone
+	Sliding                   // (t-Per, t]
+	Session                   // events less than Gap apart
+	Bucket                    // the generic cell rate algorithm: Limit per Per
+	Hopping                   // [k·Every, k·Every+Per) for each k, aligned to the Unix epoch plus Offset
+	FromFirst                 // Per long, from the first event that counts
 )
 
 // kinds is the table of all kinds, and the only place that tells them apart. A kind is one file, and
@@ -27,15 +28,17 @@ var kinds = [...]struct {
 	slides  bool   // see Kind.Slides
 	hops    bool   // see Spec.Overlap
 	rate    bool   // see Kind.HasRate
+	follows bool   // see Kind.Follows
 
 	cells func(s *Spec) (grain, offset, keeps event.Micros) // see Spec.Cells; nil: it has none
 }{
-	Tumbling: {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}, frees: "the window's end", cells: tumblingCells},
-	Calendar: {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}, frees: "the window's end"},
-	Sliding:  {name: "sliding", amounts: panes{}, exact: exact{}, values: recent[slides]{}, frees: "events slide out", slides: true, cells: slidingCells},
-	Session:  {name: "session", amounts: session{}, values: sessionValues{}, frees: "the session's end"},
-	Bucket:   {name: "bucket", amounts: bucket{}, frees: "the bucket drains", rate: true},
-	Hopping:  {name: "hopping", amounts: hopping{}, values: recent[hopping]{}, frees: "enough windows end", hops: true, cells: hoppingCells},
+	Tumbling:  {name: "tumbling", amounts: tumbling{}, values: distinct[tumbling]{}, frees: "the window's end", cells: tumblingCells},
+	Calendar:  {name: "calendar", amounts: calendar{}, values: distinct[calendar]{}, frees: "the window's end"},
+	Sliding:   {name: "sliding", amounts: panes{}, exact: exact{}, values: recent[slides]{}, frees: "events slide out", slides: true, cells: slidingCells},
+	Session:   {name: "session", amounts: session{}, values: sessionValues{}, frees: "the session's end"},
+	Bucket:    {name: "bucket", amounts: bucket{}, frees: "the bucket drains", rate: true},
+	Hopping:   {name: "hopping", amounts: hopping{}, values: recent[hopping]{}, frees: "enough windows end", hops: true, cells: hoppingCells},
+	FromFirst: {name: "from-first", amounts: fromFirst{}, values: fromFirstValues{}, frees: "the window's end", follows: true, cells: fromFirstCells},
 }
 
 // String is the kind's name in rule files.
@@ -58,6 +61,9 @@ func (k Kind) Slides() bool { return kinds[k].slides }
 // HasRate tells whether a limit is a rate that the counter itself needs: Spec.Limit. When there is room
 // again each event puts off, by as much as it counts.
 func (k Kind) HasRate() bool { return kinds[k].rate }
+
+// Follows tells whether a window of Per begins with an event: who has no state can't know where.
+func (k Kind) Follows() bool { return kinds[k].follows }
 
 // Cells divides time for who counts without a state, as permits do: what happens in a cell, which is grain long and
 // begins at a multiple of it plus offset, counts until keeps after the cell's begin. Without cells ok is false: the

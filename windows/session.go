@@ -121,9 +121,12 @@ func readSessions(state []byte) (c sessions) {
 	return c
 }
 
-func writeSessions(state []byte, c *sessions) []byte {
-	state = newHead(state, formatSession, c.latest)
-	state = putFrame(state, formatSession, &c.frame, headBytes)
+func writeSessions(state []byte, c *sessions) []byte { return writeHeld(state, formatSession, c) }
+
+// writeHeld writes two windows and their amounts, of a kind that has the format.
+func writeHeld(state []byte, format byte, c *sessions) []byte {
+	state = newHead(state, format, c.latest)
+	state = putFrame(state, format, &c.frame, headBytes)
 	state = appendAmount(state, c.cur)
 	if c.hasBefore {
 		state = appendAmount(state, c.prev)

@@ -45,7 +45,7 @@ const MaxTime event.Micros = 1 << 58
 // on and may be used by many goroutines.
 type Spec struct {
 	Kind       Kind
-	Per        event.Micros   // the length; unused by Calendar
+	Per        event.Micros   // the length; unused by Calendar and Session
 	Offset     event.Micros   // Tumbling, Hopping: what the edges are shifted by
 	Every      event.Micros   // Hopping: how far apart windows begin; Per is a multiple of it
 	Unit       Unit           // Calendar

@@ -20,6 +20,7 @@ func specs() map[string]windows.Spec {
 		"session":  perSession(event.Minute, event.Hour),
 		"bucket":   bucketOf(7*event.One, event.Minute),
 		"hopping":  hoppingBy(event.Minute, 10*event.Second),
+		"first":    fromFirst(event.Minute, event.Hour),
 	}
 	for name, spec := range all {
 		if err := spec.Validate(); err != nil {
@@ -43,6 +44,7 @@ func TestValidateReturnsAllThatIsWrong(t *testing.T) {
 		"session":  {windows.Spec{Kind: windows.Session, Lateness: -1}, []string{"lateness", "gap"}},
 		"bucket":   {windows.Spec{Kind: windows.Bucket, Per: 1}, []string{"limit"}},
 		"hopping":  {windows.Spec{Kind: windows.Hopping, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "every", "offset"}},
+		"first":    {windows.Spec{Kind: windows.FromFirst, Lateness: -1}, []string{"lateness", "per"}},
 		"uneven":   {windows.Spec{Kind: windows.Hopping, Per: event.Hour, Every: 7 * event.Minute}, []string{"not a multiple"}},
 		"hops":     {windows.Spec{Kind: windows.Hopping, Per: event.Hour + 2*event.Second, Every: 2 * event.Second}, []string{"more than 1800 windows"}},
 		"distinct": {windows.Spec{Kind: windows.Bucket, Per: 1, Limit: 1, Distinct: true}, []string{"bucket does not count"}},
@@ -83,6 +85,7 @@ func TestAKeyWithFewEventsTakesFewBytes(t *testing.T) {
 		"session":  {16, 19},
 		"bucket":   {16, 16},
 		"hopping":  {14, 14},
+		"first":    {16, 19},
 	}
 	for name, spec := range specs() {
 		c := newCounter(t, spec)
@@ -143,7 +146,7 @@ func froms() []func([]byte) script {
 		tumblingFrom, calendarFrom, exactFrom, panesFrom,
 		scriptOf(sessionFrom), scriptOf(bucketFrom), distinctFrom(tumblingFrom), distinctFrom(calendarFrom),
 		distinctFrom(exactFrom), distinctFrom(panesFrom), distinctFrom(scriptOf(sessionFrom)),
-		hoppingFrom, distinctFrom(hoppingFrom),
+		hoppingFrom, distinctFrom(hoppingFrom), scriptOf(firstFrom), distinctFrom(scriptOf(firstFrom)),
 	}
 }
 

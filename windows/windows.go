@@ -121,6 +121,19 @@ func (s *Spec) CountAt(state []byte, now event.Micros) event.Decimal {
 	return k.countAt(s, state, max(clamp(now), k.latest(state)))
 }
 
+// Since is the first moment of which an event counts in the current window: of FromFirst that may be before its
+// start. The state is not empty.
+func (s *Spec) Since(state []byte) event.Micros {
+	k := s.kind()
+	if early, ok := k.(interface {
+		since(s *Spec, state []byte) event.Micros
+	}); ok {
+		return early.since(s, state)
+	}
+	from, _ := k.bounds(s, state, k.latest(state))
+	return from
+}
+
 // Bounds is the window that CountAt speaks of: [from, to) of Tumbling, Calendar and Session, (from, to]
 // of Sliding; of a Bucket, from now to when it is empty. Of the Hopping windows that hold now it is the
 // first: none of the others has counted more.

@@ -29,6 +29,7 @@ func TestSchemaAndCheckAcceptTheSameScalars(t *testing.T) {
 		"limit: 5, per: @, then: {block: 1m}":                                               durations,
 		"limit: 5, per: 1m, then: {block: @}":                                               durations,
 		"limit: 5, gap: @, window: session, then: {block: 1m}":                              durations,
+		"limit: 5, per: @, window: from-first, then: {block: 1m}":                           durations,
 		"limit: 5, per: 1m, then: {escalate: [1m, @], forget: 1d}":                          durations,
 		"limit: 5, per: 1m, then: {block: 1m}, fuse: @":                                     strings.Fields(`5% 100% 101% 0% 0.5% 12.5% 5 0.05 1k% 1_0% "5%" .inf % -5% 00% 0.0% 100.0% 100.5% ~ true`),
 		"limit: 5, per: 1m, then: {block: 1m}, refunds: @":                                  strings.Fields(`true false True yes on 1 "true" ~ .inf`),

@@ -194,6 +194,15 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 			return rule("hops", `api: [search.query, upload.*]`, "", num(3, 9), "12s", "hopping\n      every: "+[]string{"1s", "3s", "4s"}[rnd.IntN(3)], then())
 		},
 		func() string {
+			return rule("first", `api: "*"`, "", num(3, 9), seconds(2, 12), "from-first", then())
+		},
+		func() string {
+			return rule("first-hour", `api: "*"`, "", num(perUID/2, perUID*2), "1h", "from-first", then()) + "      public: some\n      quota: true\n"
+		},
+		func() string {
+			return rule("first-bytes", `api: upload.*`, "attrs.bytes", num(500, 2500)+"k", "1m", "from-first", then()) + resets()
+		},
+		func() string {
 			return rule("hops-hour", `api: "*"`, "", num(perUID/2, perUID*2), "1h", "hopping\n      every: 5m", then())
 		},
 		func() string {

@@ -22,6 +22,7 @@ const strictRules = `
     - {name: fixed, match: {api: shop.buy, outcome: success}, limit: 30, per: 10s, window: tumbling, strict: {hold: 5s}}
     - {name: item, key: attrs.item, match: {api: shop.buy, outcome: success}, limit: 60, per: 15s, strict: {hold: 5s}}
     - {name: leak, match: {api: sms.send}, window: bucket, limit: 20, per: 10s, strict: {hold: 5s}}
+    - {name: begun, match: {api: sms.send}, window: from-first, limit: 15, per: 8s, strict: {hold: 5s}}
     - {name: posts, match: {api: post.write}, limit: 60, per: 10s, window: tumbling, strict: {hold: 5s, ahead: 1s}}
     - {name: exports, match: {api: report.export}, window: in-flight, limit: 3, strict: {hold: 5s}}
     - {name: sold, match: {api: shop.buy, outcome: success}, limit: 1M, per: 365d, window: tumbling, strict: {hold: 5s}}

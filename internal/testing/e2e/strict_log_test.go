@@ -76,6 +76,10 @@ func (s *strictClients) check() (full int, ahead uint64) {
 	}
 	for uid, at := range l.sms {
 		slices.Sort(at)
+		for i := range at { // where windows begin their events say; so long a time has to do with two of them
+			from, _ := slices.BinarySearch(at, at[i]-8*event.Second+1)
+			over("begun", uid, float64(i-from+1), 2*15, at[i])
+		}
 		level, last := 0.0, event.Micros(0)
 		for _, t := range at {
 			level = max(0, level-float64(t-last)*20/float64(10*event.Second)) + 1

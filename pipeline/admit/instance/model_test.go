@@ -70,6 +70,7 @@ const modelRules = `    - {name: sliding, match: {api: x}, limit: 7, per: 10s, s
     - {name: session, match: {api: y}, window: session, gap: 3s, limit: 20, scope: instance}
     - {name: calendar, match: {api: y}, window: calendar, per: hour, limit: 300, scope: instance}
     - {name: hopping, match: {api: y}, window: hopping, per: 12s, every: 3s, offset: 1s, limit: 12, scope: instance}
+    - {name: first, match: {api: y}, window: from-first, per: 7s, limit: 15, scope: instance}
     - {name: at-once, match: {api: [x, y]}, window: in-flight, limit: 4, scope: instance}
 `
 
@@ -83,6 +84,20 @@ func models() map[string]naive {
 		"calendar": &log{limit: 300, in: func(was, now event.Micros, _ []took, _ int) bool { return was/event.Hour == now/event.Hour }},
 		"hopping": &log{limit: 12, in: func(was, now event.Micros, _ []took, _ int) bool {
 			return (was-event.Second)/(3*event.Second) > (now-event.Second)/(3*event.Second)-4
+		}},
+		"first": &log{limit: 15, in: func(_, now event.Micros, all []took, i int) bool {
+			start := all[0].at
+			for _, one := range all[:i+1] {
+				if one.at >= start+7*event.Second {
+					start = one.at
+				}
+			}
+			for _, one := range all[i+1:] {
+				if one.at >= start+7*event.Second {
+					return false
+				}
+			}
+			return now < start+7*event.Second
 		}},
 		"session": &log{limit: 20, in: func(_, now event.Micros, all []took, i int) bool {
 			for ; i < len(all)-1; i++ {
@@ -110,7 +125,7 @@ func asks(api string, cost int64) []asked {
 	case "x":
 		return []asked{{"sliding", cost}, {"tumbling", cost}, {"bucket x", 2 * cost}}
 	case "y":
-		return []asked{{"tumbling", cost}, {"bucket y", cost}, {"session", cost}, {"calendar", cost}, {"hopping", cost}}
+		return []asked{{"tumbling", cost}, {"bucket y", cost}, {"session", cost}, {"calendar", cost}, {"hopping", cost}, {"first", cost}}
 	}
 	return []asked{{"tumbling", cost}}
 }

@@ -49,6 +49,9 @@ func Of(l *rules.Limit) *Limit {
 		s.Kind, s.Rate, s.Per = protocol.Bucket, w.Limit, w.Per
 	default:
 		s.Grain, s.Offset, s.Keeps, _ = w.Cells()
+		if w.Kind.Follows() {
+			s.Lasts = w.Per
+		}
 	}
 	number := func(t event.Decimal) event.Decimal {
 		if t == 0 {
@@ -115,6 +118,8 @@ func ResetOf(w *protocol.Want, used event.Decimal, at event.Micros) event.Micros
 		return 0
 	case w.Kind == protocol.Bucket:
 		return at + event.Micros(float64(used)/float64(w.Rate)*float64(w.Per))
+	case w.Lasts > 0:
+		return at + w.Lasts // or sooner, if a window has begun
 	case len(w.Ends) == 0:
 		n := (at - w.Offset) / w.Grain
 		if (at-w.Offset)%w.Grain < 0 {
@@ -143,7 +148,7 @@ func Numbers(wants []protocol.Want, g *protocol.Answer, granted bool) (n standin
 	}
 	n.Limit, n.Remaining = g.Limit, max(0, g.Limit-used)
 	reset := ResetOf(w, used, g.Now)
-	if !granted && g.ResetAt > 0 { // of all limits of the key
+	if !granted && g.ResetAt > 0 || w.Lasts > 0 && g.ResetAt > g.Now { // of all limits of the key
 		reset = min(reset, g.ResetAt)
 	}
 	if reset > g.Now {

@@ -229,19 +229,28 @@ func (k *Key) resetAt(l *Limit, used float64, now, settled event.Micros) (at eve
 	return at
 }
 
-// steps lists the amounts that count now, counted or under way, in the order in which they fall out.
+// steps lists the amounts that count now, counted or under way, in the order in which they fall out. In a window that
+// begins with an event what is under way falls with what was counted; where nothing was it begins one itself.
 func (k *Key) steps(l *Limit, now, settled event.Micros) (steps []Step) {
+	counted := event.Micros(0)
 	if s := k.Level.section(l); s != nil {
 		for _, step := range s.Steps {
 			if step.Until > now {
-				steps = append(steps, step)
+				steps, counted = append(steps, step), step.Until
 			}
 		}
 	}
 	for _, p := range k.Permits {
-		if part, until := l.weighs(p, now, settled); part != nil {
-			steps = append(steps, Step{until, part.Amount})
+		part, until := l.weighs(p, now, settled)
+		switch {
+		case part == nil:
+			continue
+		case l.Lasts > 0 && counted > 0:
+			until = counted
+		case l.Lasts > 0:
+			until -= l.Keeps - l.Lasts
 		}
+		steps = append(steps, Step{until, part.Amount})
 	}
 	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Until, b.Until) })
 	return steps

@@ -29,6 +29,10 @@ type Limit struct {
 	Grain, Offset, Keeps event.Micros
 	Ends                 []event.Micros
 
+	// Of a Window that begins with an event, how long it is; 0 of others. Until its event is counted nobody knows
+	// which window an amount is in, so that it Keeps longer: what is told of ends goes by Lasts.
+	Lasts event.Micros
+
 	// Of a Bucket: Rate drains in Per.
 	Rate event.Decimal
 	Per  event.Micros

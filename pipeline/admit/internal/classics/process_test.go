@@ -208,22 +208,7 @@ func (l *statItem) admit(at event.Micros, _ int64) bool {
 }
 
 func dubbo(t *testing.T, line string) {
-	w := traffic{start: ten, requests: 3000, gap: 3 * event.Second}
-	more, less, admitted := other(w, 1, func(*rand.Rand) (ours, theirs limiter) { return newHere(t, line), &statItem{} })
-	if more == 0 || less == 0 || max(more, less)-min(more, less) > admitted/10 {
-		t.Errorf("of %d ours alone lets in %d, theirs alone %d", admitted, more, less)
-	}
-	// Where requests come with the beginning of each minute, they are the same.
-	ours, theirs := newHere(t, line), &statItem{}
-	for i := range 120 {
-		if i > 0 && i < 30 || i == 60 {
-			continue
-		}
-		at := ten + event.Micros(i)*event.Second
-		if got, want := ours.admit(at, 1), theirs.admit(at, 1); got != want {
-			t.Errorf("after %d s: ours %t, theirs %t", i, got, want)
-		}
-	}
+	same(t, traffic{start: ten, requests: 3000, gap: 3 * event.Second}, func(*rand.Rand) (ours, theirs limiter) { return newHere(t, line), &statItem{} })
 }
 
 // leapArray is Sentinel's statistics of a second, of two buckets of 500 ms, and its default

@@ -3,8 +3,8 @@
 -- KEYS: META   ARGV: of each question a list: 1 partition (text)   2 key   3 before   4 version   5 a new epoch's name   6 1: the key is exempt,
 --       plus 2: asked again, plus 4: nothing is granted anew, plus 8 times for how many µs the ids are remembered once they have
 --       ended   7 how many ids; the ids; how many limits; of each limit its name, kind, amount, threshold, lowest, hold, returns,
---       how many tiers, how many ends, its former names with a space on both sides of each, or nothing; of a window grain, offset
---       and keeps, of a bucket rate, per and 0; then each tier's id (text) and
+--       how many tiers, how many ends, its former names with a space on both sides of each, or nothing; of a window grain, offset,
+--       keeps, and how long one is that begins with an event, or 0; of a bucket rate, per, 0 and 0; then each tier's id (text) and
 --       threshold, and each end.
 -- Returns status, now, clock, version, at, decides, used, limit, retry at, reset at, and how many ids are granted, the first ones;
 -- where it is asked again 0, and then those that are granted. All are in one string, which takes less than a list.
@@ -56,7 +56,7 @@ local function is_for(k, i, q, remember)
     elseif remember > 0 and not (amount and amount >= q[want + 2]) then
       return false
     end
-    want = want + 13 + 2 * q[want + 7] + q[want + 8]
+    want = want + 14 + 2 * q[want + 7] + q[want + 8]
   end
   return one or not flies
 end
@@ -69,14 +69,14 @@ local function some(part, q, wanted, holds)
   local want = 9 + q[7]
   while want <= #q do
     if q[want + 5] > hold then return false end
-    want = want + 13 + 2 * q[want + 7] + q[want + 8]
+    want = want + 14 + 2 * q[want + 7] + q[want + 8]
   end
   return true
 end
 
 local function admit(arg)
   -- Most questions are for one permit under one limit without tiers: then no list is made of them.
-  local p, text, before, wanted, epoch_name, how, ids, id, limits, name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps = first(arg)
+  local p, text, before, wanted, epoch_name, how, ids, id, limits, name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps, lasts = first(arg)
   local q
   if ids ~= 1 or limits ~= 1 or tiers > 0 or ends > 0 then
     q = read(arg)
@@ -141,7 +141,7 @@ local function admit(arg)
             local want = 9 + ids
             while k[part + 1] == INFLIGHT and want <= #q do
               if q[want] == k[part] and now + q[want + 5] > k[part + 4] then k[part + 4], renewed = now + q[want + 5], true end
-              want = want + 13 + 2 * q[want + 7] + q[want + 8]
+              want = want + 14 + 2 * q[want + 7] + q[want + 8]
             end
           end
         end
@@ -166,8 +166,8 @@ local function admit(arg)
   local place = 9 + ids
   for n = 0, limits - 1 do
     if q then
-      name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps = unpack(q, place, place + 12)
-      place = place + 13
+      name, kind, amount, threshold, lowest, holds, returns, tiers, ends, formers, grain, offset, keeps, lasts = unpack(q, place, place + 13)
+      place = place + 14
     end
     local s, gone = sections, false
     for _ = 1, k[6] do
@@ -211,12 +211,15 @@ local function admit(arg)
     end
     place = place + ends
     local used, latest, any, falls = 0, 0, false, nil
+    -- Of a window that begins with an event: what is under way falls with what was counted, else it begins one itself.
+    local counted = 0
     if s and kind == BUCKET then
       latest, used, any = k[3], k[s + 2], true
     elseif s then
       for j = s + 4, s + 3 + k[s + 3], 2 do
         if k[j] > now then
           used = used + k[j + 1]
+          counted = k[j]
           reset = max(reset, k[j])
         end
       end
@@ -244,6 +247,7 @@ local function admit(arg)
             used = used + k[j + 2]
           elseif kind == INFLIGHT or falls_at > now then
             used = used + k[j + 2]
+            if lasts > 0 then falls_at = counted > 0 and counted or falls_at - keeps + lasts end
             reset = max(reset, falls_at)
           end
         end
@@ -279,7 +283,10 @@ local function admit(arg)
               mine = true
               if ends == 0 then falls_at = floor((k[i + 1] - offset) / grain) * grain + offset + keeps end
             end
-            if mine and falls_at > now and not (k[j + 5] == 1 and k[j + 4] <= now and settled > k[j + 4]) then falls[#falls + 1] = {falls_at, k[j + 2]} end
+            if mine and falls_at > now and not (k[j + 5] == 1 and k[j + 4] <= now and settled > k[j + 4]) then
+              if lasts > 0 then falls_at = counted > 0 and counted or falls_at - keeps + lasts end
+              falls[#falls + 1] = {falls_at, k[j + 2]}
+            end
           end
           i = i + 4 + 6 * k[i + 3]
         end

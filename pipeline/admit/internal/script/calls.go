@@ -58,7 +58,7 @@ type question struct {
 // MarshalBinary implements encoding.BinaryMarshaler. It never fails.
 func (q *question) MarshalBinary() ([]byte, error) {
 	a := &q.ask
-	l := newList(q.json, 9+len(a.IDs)+13*len(a.Wants))
+	l := newList(q.json, 9+len(a.IDs)+14*len(a.Wants))
 	l.text(strconv.Itoa(int(a.Partition))) // the script makes a name of it
 	l.text(a.Key)
 	l.number(int64(a.Before))
@@ -100,9 +100,9 @@ func (l *list) want(w *protocol.Want) {
 	l.number(int64(len(w.Tiers)))
 	l.number(int64(len(w.Ends)))
 	l.text(spaced(w.Formers))
-	shape := [3]int64{int64(w.Grain), int64(w.Offset), int64(w.Keeps)}
+	shape := [4]int64{int64(w.Grain), int64(w.Offset), int64(w.Keeps), int64(w.Lasts)}
 	if w.Kind == protocol.Bucket {
-		shape = [3]int64{int64(w.Rate), int64(w.Per), 0}
+		shape = [4]int64{int64(w.Rate), int64(w.Per), 0, 0}
 	}
 	for _, x := range shape {
 		l.number(x)

@@ -110,6 +110,7 @@ var limits = []protocol.Want{
 	{Limit: protocol.Limit{Name: "inflight", Kind: protocol.InFlight, Hold: 10 * event.Second, Returns: true}, Threshold: 3 * event.One},
 	{Limit: protocol.Limit{Name: "returns", Grain: event.Second, Keeps: event.Minute, Hold: 10 * event.Second, Returns: true}, Threshold: 6 * event.One},
 	{Limit: protocol.Limit{Name: "calendar", Hold: 10 * event.Second}, Threshold: 9 * event.One},
+	{Limit: protocol.Limit{Name: "first", Grain: 1, Keeps: event.Minute, Lasts: 30 * event.Second, Hold: 10 * event.Second}, Threshold: 5 * event.One},
 }
 
 // formers are other forms of some limits, which they turn into and back.
@@ -120,7 +121,7 @@ var formers = map[string]protocol.Limit{
 }
 
 // keys are a test's keys; each has limits of its own.
-var keys = [][]int{{0}, {1, 2}, {2}, {3}, {4}, {5, 1}, {0, 3, 4}}
+var keys = [][]int{{0}, {1, 2}, {2}, {3}, {4}, {5, 1}, {0, 3, 4}, {6}, {1, 6}}
 
 // admit asks some questions in one call.
 func (r *rig) admit() {
