@@ -77,3 +77,22 @@ func (p *Stepper) noteAbove(l *Limit, s *keystate.Slot, f *facts) {
 	}
 	p.above = append(p.above, a)
 }
+
+// Counted is the count under a sought limit after an event.
+type Counted struct {
+	Limit  *Limit
+	Amount event.Decimal // that the event added; of distinct values 1 for a new one
+	Count  event.Decimal // of the window that the event went into
+}
+
+// noteCounted notes what a sought limit counted for a key to which it applies, and not another one by tiers,
+// overrides or exemptions.
+func noteCounted(p *Stepper, l *Limit, f *facts, amount event.Decimal) {
+	if !f.adds || f.exempt || f.limit != l.threshold() {
+		return
+	}
+	if l.Rule.Count == CountDistinct {
+		amount = event.One
+	}
+	p.Counted = append(p.Counted, Counted{Limit: l, Amount: amount, Count: max(f.added.Count, f.whole)})
+}

@@ -121,8 +121,9 @@ func (c *compiler) rules(n *yaml.Node) {
 		c.Refuse(c.At(n, "a rule begins with `- name: …`; one that is to deny nothing has mode: shadow", "rules is an empty list: nothing would be counted"))
 	}
 	for _, item := range c.Items(n) {
-		c.Rule = ""
-		c.rule(item)
+		if c.Rule = ""; !c.drafts.skips(item) {
+			c.rule(item)
+		}
 	}
 	c.Rule = ""
 }

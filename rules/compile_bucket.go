@@ -17,9 +17,9 @@ func (c *limitReader) bucket() bool {
 	}
 	l, w := c.l, c.w
 	l.Window.Limit, l.Burst = l.Limit, l.Limit
-	if w.get("burst") != nil {
-		l.Burst = c.number(w.get("burst"), "burst", l.Rule)
-		c.atMost(w.get("burst"), l.Burst)
+	if n := w.get("burst"); n != nil && !(draftReader{c}).burst(n) {
+		l.Burst = c.number(n, "burst", l.Rule)
+		c.atMost(n, l.Burst)
 	}
 	if l.Burst > 0 && l.Burst < event.One {
 		c.Fail(cmp.Or(w.get("burst"), w.get("per")), "as in burst: 1", "a bucket's burst is at least 1, not %v", l.Burst)

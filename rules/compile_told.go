@@ -14,6 +14,9 @@ import (
 type toldReader struct{ *limitReader }
 
 func (c toldReader) limit(n *yaml.Node, in *place[toldReader]) {
+	if (draftReader{c.limitReader}).limit(n) {
+		return
+	}
 	if n.Kind != yaml.MappingNode {
 		c.l.Limit = c.numberAtMost(n, "limit")
 		return

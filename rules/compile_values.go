@@ -111,6 +111,11 @@ func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
 		c.Fail(n, "an unlimited tier is written {when: …, unlimited: true}", "%s: a number, not %q", what, s)
 		return 0
 	}
+	if s == suggestWord {
+		c.Fail(n, "`tallygate suggest` finds a number in past events, for `limit` and a bucket's `burst`: it reads a file with this word",
+			"%s: `suggest` is no number yet", what)
+		return 0
+	}
 	d, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
 	switch {
 	case problem != "":

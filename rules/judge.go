@@ -56,7 +56,7 @@ func (l *Limit) quietest() event.Decimal {
 
 // isPlain reports whether an event without a block to look after only adds to a window.
 func (l *Limit) isPlain() bool {
-	return !l.asks() && l.Candidate == 0 && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds && !l.Quota
+	return !l.asks() && !l.Sought && l.Candidate == 0 && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds && !l.Quota
 }
 
 // holds goes on with a block that is in force.

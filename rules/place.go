@@ -116,6 +116,7 @@ type compiler struct {
 	exempt int            // exemptions read so far
 	zones  scalar.Zones
 	lists  *networkLists
+	drafts drafts
 
 	patterns when.Patterns                // the budget of all predicates
 	formulas map[*yaml.Node]logic.Formula // of predicates that may hold

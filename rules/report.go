@@ -16,12 +16,15 @@ type report struct {
 	above   []Above
 	near    []*Limit
 	left    []Left
+
+	// Counted are the counts of sought limits after the event of the last Step: see Draft. They are valid until the next.
+	Counted []Counted
 }
 
 // begin forgets the step before.
 func (p *report) begin() {
 	p.changes, p.moves, p.order, p.above, p.left, p.dims = p.changes[:0], p.moves[:0], p.order[:0], p.above[:0], p.left[:0], nil
-	p.near = p.near[:0]
+	p.near, p.Counted = p.near[:0], p.Counted[:0]
 }
 
 // change notes a change by the i-th hit; -1 for none.

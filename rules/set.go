@@ -169,6 +169,7 @@ type Limit struct {
 	InFlight bool   // it counts what is under way now, in no window
 	WarmUp   WarmUp // of a bucket of ScopeInstance
 	Quota    bool   // what keys have left is published: see Left
+	Sought   bool   // of a draft: its number is sought, so it is counted and not judged
 
 	KeyLimits
 	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none

@@ -11,6 +11,10 @@ import (
 func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (same bool) {
 	x := &p.extras
 	f.exempt = p.isExempt(l, in.Key, f.latest)
+	if l.Sought {
+		noteCounted(p, l, f, in.Hits[i].Amount)
+		return false
+	}
 	changes := len(p.changes)
 	out := p.decide(l, &x.Live, f, in, i, res)
 	if f.above(l) {

@@ -18,6 +18,7 @@ import (
 	"github.com/tallygate/tallygate/internal/tools/doctor"
 	"github.com/tallygate/tallygate/internal/tools/replay"
 	"github.com/tallygate/tallygate/internal/tools/ruletest"
+	"github.com/tallygate/tallygate/internal/tools/suggest"
 	"github.com/tallygate/tallygate/internal/tools/trace"
 	"github.com/tallygate/tallygate/internal/tools/vocabulary"
 	"github.com/tallygate/tallygate/rules/document"
@@ -42,6 +43,7 @@ func Commands() []Command {
 		{Name: "schema", Summary: "print the JSON Schema of rule files, for editors", run: schema},
 		{Name: "test", Args: "FILE…", Summary: "run the tests of rules", run: program(ruletest.Command)},
 		{Name: "replay", Args: "FILE…|-|kafka:TOPIC", Summary: "show what new rules would have blocked", run: program(replay.Command(liveGroups))},
+		{Name: "suggest", Args: "FILE…|-|kafka:TOPIC", Summary: "find numbers for limits in past events", run: program(suggest.Command)},
 		{Name: "trace", Args: "EVENT|FILE…|-|kafka:TOPIC", Summary: "show what each rule does with an event, and why it does not count it", run: program(trace.Command(liveGroups))},
 		{Name: "vocabulary", Args: "FILE…|-|kafka:TOPIC", Summary: "write what past events say, or what contradicts the rules", run: program(vocabulary.Command)},
 		{Name: "explain", Args: "KEY…", Summary: "show what a key has counted, and why it is blocked", run: explain},

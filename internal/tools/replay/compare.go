@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/tallygate/tallygate/pipeline/aggregate/shard"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/verdict"
 )
@@ -19,6 +20,11 @@ type Comparison struct {
 	// OnEvent, unless it is nil, is called after each event that was counted. Its error ends Read.
 	OnEvent func() error
 
+	// OnRecord, unless it is nil, is called before each event is counted. What becomes of it on each of its keys
+	// OnStep is told, unless it is nil: old says that it is about the rules to compare with.
+	OnRecord func(*Record)
+	OnStep   func(step *shard.Stepped, old bool)
+
 	now, old *run // old: nil without rules to compare with
 	changes  changes
 }
@@ -28,9 +34,20 @@ func Compare(now, old *rules.Set) *Comparison {
 	c := &Comparison{now: newRun(now)}
 	if old != nil {
 		c.old = newRun(old)
+		c.old.engine.Stepped = func(s *shard.Stepped) { c.step(s, true) }
 	}
+	c.now.engine.Stepped = func(s *shard.Stepped) { c.step(s, false) }
 	return c
 }
+
+func (c *Comparison) step(s *shard.Stepped, old bool) {
+	if c.OnStep != nil {
+		c.OnStep(s, old)
+	}
+}
+
+// Keys counts the keys so far.
+func (c *Comparison) Keys() int { return c.now.engine.Keys() }
 
 // Events counts the events so far.
 func (c *Comparison) Events() int { return c.now.tally.Events }
@@ -72,6 +89,9 @@ func (c *Comparison) Read(ctx context.Context, src Source) error {
 }
 
 func (c *Comparison) apply(rec *Record) error {
+	if c.OnRecord != nil {
+		c.OnRecord(rec)
+	}
 	c.now.apply(rec)
 	if c.old != nil {
 		c.old.apply(rec)

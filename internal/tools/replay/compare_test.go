@@ -117,7 +117,7 @@ func TestShares(t *testing.T) {
 		part, whole int
 		want        string
 	}{{0, 0, "0%"}, {0, 9, "0%"}, {1, 1000, "0.1%"}, {15, 1000, "1.5%"}, {1, 6, "17%"}, {249, 300, "83%"}, {9999, 10000, "99%"}, {7, 7, "100%"}, {498, 300, "166%"}} {
-		if got := share(c.part, c.whole); got != c.want {
+		if got := Share(c.part, c.whole); got != c.want {
 			t.Errorf("%d of %d: %s, want %s", c.part, c.whole, got, c.want)
 		}
 	}

@@ -21,13 +21,13 @@ func (s *Result) write(out io.Writer, all bool) error {
 	if s.Interrupted {
 		w.line("Interrupted: the summary covers what was read until then.")
 	}
-	w.line("%s events in %v (%s a second), %s to %s", number(s.Events), time.Duration(s.Seconds*1e9).Round(time.Millisecond),
-		number(int(float64(s.Events)/max(s.Seconds, 1e-9))), clock(s.From), clock(s.To))
+	w.line("%s events in %v (%s a second), %s to %s", Number(s.Events), time.Duration(s.Seconds*1e9).Round(time.Millisecond),
+		Number(int(float64(s.Events)/max(s.Seconds, 1e-9))), clock(s.From), clock(s.To))
 	s.notes(w)
 	w.line("%s keys counted, %s of them over a limit; %s verdicts issued, %s events (%s) covered by a verdict in force",
-		number(s.Keys), number(s.Blocked), number(s.Verdicts), number(s.Covered), share(s.Covered, s.Events))
+		Number(s.Keys), Number(s.Blocked), Number(s.Verdicts), Number(s.Covered), Share(s.Covered, s.Events))
 	if s.strict() {
-		w.line("%s events (%s) above a strict limit: their requests would have been denied", number(s.Denied), share(s.Denied, s.Events))
+		w.line("%s events (%s) above a strict limit: their requests would have been denied", Number(s.Denied), Share(s.Denied, s.Events))
 	}
 	if s.Against != nil {
 		s.Against.write(w, all)
@@ -42,25 +42,31 @@ func (s *Result) write(out io.Writer, all bool) error {
 	return w.err
 }
 
-// notes lists what was not counted, if anything.
-func (s *Result) notes(w *printer) {
+// WriteNotes lists what was not counted, if anything.
+func (t *Tally) WriteNotes(out io.Writer) error {
+	w := &printer{w: out}
+	t.notes(w)
+	return w.err
+}
+
+func (t *Tally) notes(w *printer) {
 	for _, n := range []struct {
 		count int
 		what  string
 	}{
-		{s.Bad, "malformed events"},
-		{s.TooOld, "events older than max_lateness on arrival: not counted"},
-		{s.NoTime, "events without a time, their own or a broker's: not counted"},
-		{s.Unmatched, "events that match no rule"},
-		{s.Repeats, "events with an id that was counted before"},
-		{s.Late, "times that an event was too late for its window"},
+		{t.Bad, "malformed events"},
+		{t.TooOld, "events older than max_lateness on arrival: not counted"},
+		{t.NoTime, "events without a time, their own or a broker's: not counted"},
+		{t.Unmatched, "events that match no rule"},
+		{t.Repeats, "events with an id that was counted before"},
+		{t.Late, "times that an event was too late for its window"},
 	} {
 		if n.count > 0 {
-			w.line("  %s %s", number(n.count), n.what)
+			w.line("  %s %s", Number(n.count), n.what)
 		}
 	}
-	if len(s.NotReplayed) > 0 {
-		w.line("  not replayed, as these count requests before their actions: %s", strings.Join(s.NotReplayed, ", "))
+	if len(t.NotReplayed) > 0 {
+		w.line("  not replayed, as these count requests before their actions: %s", strings.Join(t.NotReplayed, ", "))
 	}
 }
 
@@ -76,10 +82,10 @@ func (s *Result) rules(w *printer) {
 		if r.Mode == verdict.Shadow {
 			name += " (shadow)"
 		}
-		row := []string{name, number(r.Counted), number(r.Verdicts), number(r.Keys), number(r.Covered)}
+		row := []string{name, Number(r.Counted), Number(r.Verdicts), Number(r.Keys), Number(r.Covered)}
 		switch {
 		case r.Strict:
-			row = append(row, number(r.Denied))
+			row = append(row, Number(r.Denied))
 		case strict:
 			row = append(row, "-")
 		}
@@ -92,13 +98,13 @@ func (s *Result) rules(w *printer) {
 			if reason == rules.SkipLimit {
 				what = "counted by `else`"
 			}
-			w.line("  %s: %s events %s: %s", r.Rule, number(r.Skipped[reason]), what, reason)
+			w.line("  %s: %s events %s: %s", r.Rule, Number(r.Skipped[reason]), what, reason)
 		}
 		if r.Blown != event.NoTime {
 			w.line("  %s: the fuse blew at %s; later verdicts are in shadow mode", r.Rule, clock(r.Blown))
 		}
 		if r.Warnings > 0 {
-			w.line("  %s: %s notices", r.Rule, number(r.Warnings))
+			w.line("  %s: %s notices", r.Rule, Number(r.Warnings))
 		}
 	}
 }
@@ -142,7 +148,7 @@ func (s *Result) chart(w *printer) {
 		for _, n := range columns {
 			line.WriteRune([]rune(bars)[(n*8+peak-1)/peak])
 		}
-		w.line("  %-*s %s at most %s", wide, r.Rule, line.String(), number(peak))
+		w.line("  %-*s %s at most %s", wide, r.Rule, line.String(), Number(peak))
 	}
 }
 
@@ -166,9 +172,9 @@ func keys(w *printer, title string, list []KeyTally) {
 	}
 	fmt.Fprintln(t, head)
 	for _, k := range list {
-		row := []string{"  " + words.Cell(k.Key, maxKey), number(k.Verdicts), number(k.Covered)}
+		row := []string{"  " + words.Cell(k.Key, maxKey), Number(k.Verdicts), Number(k.Covered)}
 		if denied {
-			row = append(row, number(k.Denied))
+			row = append(row, Number(k.Denied))
 		}
 		fmt.Fprintln(t, strings.Join(append(row, strings.Join(k.Rules, ", ")), "\t"))
 	}
@@ -177,8 +183,8 @@ func keys(w *printer, title string, list []KeyTally) {
 
 // write writes what differs, and with all also what does not.
 func (d *Diff) write(w *printer, all bool) {
-	w.line("\nCompared with the old rules: %s keys are hit by the new rules only, %s by the old ones only, %s by both", number(d.Newly), number(d.NoLonger), number(d.Both))
-	w.line("%s events are covered or denied by the new rules only, %s by the old ones only, %s by both", number(d.Events.Newly), number(d.Events.NoLonger), number(d.Events.Both))
+	w.line("\nCompared with the old rules: %s keys are hit by the new rules only, %s by the old ones only, %s by both", Number(d.Newly), Number(d.NoLonger), Number(d.Both))
+	w.line("%s events are covered or denied by the new rules only, %s by the old ones only, %s by both", Number(d.Events.Newly), Number(d.Events.NoLonger), Number(d.Events.Both))
 	rows := [][]string{{"RULE", "VERDICTS", "BEFORE", "KEYS NEWLY", "KEYS NO LONGER", "EVENTS NEWLY", "EVENTS NO LONGER"}}
 	denied := slices.ContainsFunc(d.Rules, func(r RuleDiff) bool { return r.Denied+r.OldDenied > 0 })
 	if denied {
@@ -197,9 +203,9 @@ func (d *Diff) write(w *printer, all bool) {
 		if r.Mode != r.OldMode {
 			name += fmt.Sprintf(" (%s, before %s)", r.Mode, r.OldMode)
 		}
-		row := []string{name, number(r.Verdicts), number(r.OldVerdicts), number(r.Newly), number(r.NoLonger), number(r.EventsNewly), number(r.EventsNoLonger)}
+		row := []string{name, Number(r.Verdicts), Number(r.OldVerdicts), Number(r.Newly), Number(r.NoLonger), Number(r.EventsNewly), Number(r.EventsNoLonger)}
 		if denied {
-			row = append(row, number(r.Denied), number(r.OldDenied))
+			row = append(row, Number(r.Denied), Number(r.OldDenied))
 		}
 		rows = append(rows, row)
 	}
@@ -210,7 +216,7 @@ func (d *Diff) write(w *printer, all bool) {
 	case same == 1:
 		w.line("  of 1 rule nothing differs: --all shows it")
 	case same > 1:
-		w.line("  of %s rules nothing differs: --all shows them", number(same))
+		w.line("  of %s rules nothing differs: --all shows them", Number(same))
 	}
 	keys(w, "Newly hit", d.TopNewly)
 	keys(w, "No longer hit", d.TopGone)
@@ -226,7 +232,7 @@ func keyDiffs(w *printer, title string, list []KeyDiff) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  KEY\tEVENTS COVERED OR DENIED\tBEFORE\tRULES")
 	for _, k := range list {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", words.Cell(k.Key, maxKey), number(k.Out), number(k.Old), strings.Join(k.Rules, ", "))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", words.Cell(k.Key, maxKey), Number(k.Out), Number(k.Old), strings.Join(k.Rules, ", "))
 	}
 	w.note(t.Flush())
 }
@@ -267,8 +273,8 @@ func (p *printer) note(err error) {
 	}
 }
 
-// number writes a count with thousands separators.
-func number(n int) string {
+// Number writes a count with thousands separators.
+func Number(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -276,7 +282,8 @@ func number(n int) string {
 	return s
 }
 
-func share(part, whole int) string {
+// Share writes a part of a whole as a percentage.
+func Share(part, whole int) string {
 	if whole == 0 {
 		return "0%"
 	}

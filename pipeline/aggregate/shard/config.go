@@ -66,7 +66,8 @@ type Stepped struct {
 	Key    []byte
 	Hits   []rules.Hit // the limits that count it
 	Result *rules.Result
-	Above  []rules.Above // the limits that it counted above
+	Above  []rules.Above   // the limits that it counted above
+	Counts []rules.Counted // of a draft: its counts under the sought limits
 }
 
 // ErrFinal is wrapped by errors that another takeover of the partition does not resolve.

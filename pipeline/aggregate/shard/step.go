@@ -91,7 +91,7 @@ func (in *intake) step(hash uint64, w *rules.Work, g *gatheredStep, clock Clock)
 // would be in the heap, traced or not.
 func (in *intake) trace(w *rules.Work, g *gatheredStep, res rules.Result, clock Clock) {
 	if in.log.cfg.Trace != nil {
-		in.log.cfg.Trace(&Stepped{Shape: w.Shape, Key: w.Key, Hits: w.Hits, Result: &res, Above: in.rules.stepper.Above()})
+		in.log.cfg.Trace(&Stepped{Shape: w.Shape, Key: w.Key, Hits: w.Hits, Result: &res, Above: in.rules.stepper.Above(), Counts: in.rules.stepper.Counted})
 	}
 	if g.trace != nil {
 		in.spans.step(w, g, resultOf(&res), clock)
