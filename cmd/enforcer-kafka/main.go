@@ -1,4 +1,4 @@
-// Command enforcer-kafka is cmd/enforcer with a client of Kafka, for --emit-admitted and --emit-denied. See --help.
+// Command enforcer-kafka is cmd/enforcer with a client of Kafka, for the options that emit events. See --help.
 package main
 
 import (

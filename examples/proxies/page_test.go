@@ -33,7 +33,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	if builtIn = dir; err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/tallygate", "../../cmd/enforcer", "./app").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/tallygate", "../../cmd/enforcer", "../../cmd/enforcer-kafka", "./app").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
@@ -62,6 +62,7 @@ type page struct {
 	dir, programs     string
 	app, http, grpc   string
 	kafka, redis, api string // of dev
+	warms             func() // sends a request of the user warm-up that is counted
 }
 
 // shown is a command that a page shows, and what it prints.
@@ -108,6 +109,7 @@ func newPage(t *testing.T) *page {
 	free := servers.FreePorts(t, 4)
 	addr := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", free[i]) }
 	p := &page{rig: &rig{t: t, proxy: addr(0)}, dir: t.TempDir(), programs: built, app: addr(1), http: addr(2), grpc: addr(3)}
+	p.warms = func() { p.ask(http.MethodGet, "/search", "X-User: warm-up") }
 	files, err := filepath.Glob("*")
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +293,7 @@ func prints(out string, want []string) bool {
 func (p *page) warmUp() {
 	p.t.Helper()
 	p.eventually("a request is counted", func() bool {
-		p.ask(http.MethodGet, "/search", "X-User: warm-up")
+		p.warms()
 		return p.count("uid=warm-up") > 0
 	})
 }

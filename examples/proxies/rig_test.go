@@ -71,6 +71,11 @@ func runsWith(t *testing.T, file string) (c decision.Config) {
 	f.StringVar(&c.Headers.Method, "method-header", "", "")
 	f.StringVar(&c.Headers.Path, "path-header", "", "")
 	f.String("grpc-listen", "", "") // a rig always has one
+	f.Func("usage-descriptors", "", func(text string) error {
+		name, value, _ := strings.Cut(text, "=")
+		c.Usage.Entries = map[string]string{name: value}
+		return nil
+	})
 	f.BoolVar(&c.RequireDimensions, "require-dimensions", false, "")
 	if err := f.Parse(strings.Fields(options)); err != nil || !c.RequireDimensions {
 		t.Fatalf("%s: %v; are dimensions required? %v", file, err, c.RequireDimensions)

@@ -39,6 +39,7 @@ spec:
   rules:
     - {name: coupon-abuse, public: coupons, match: {api: get.buy}, limit: 5, per: 1h, strict: true}
     - {name: crowd, key: ip, match: {api: get.buy}, limit: 1000, per: 1h, strict: true}
+    - {name: models, match: {api: llm.call}, count: {sum: cost}, limit: 2000, per: 1h, strict: true}
     - {name: unknown, match: {api: get.doubt}, count: {sum: attrs.n}, limit: 5, per: 1h, strict: true}
 `
 	buyer  = `43; $x %y "z"`
@@ -85,6 +86,22 @@ type strictRig struct {
 	mu   sync.Mutex
 	told []string // the permits' ids; "" for a request without
 	bad  []string // headers that are no permits of the buyer's
+
+	reports []event.Event
+}
+
+// Emit takes the events of reports.
+func (s *strictRig) Emit(e event.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reports = append(s.reports, e)
+	return true
+}
+
+func (s *strictRig) reported() []event.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.reports)
 }
 
 func newStrictRig(t *testing.T, c recipe) *strictRig {
@@ -102,7 +119,8 @@ func newStrictRig(t *testing.T, c recipe) *strictRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	envoy, err := envoylimit.New(envoylimit.Config{Decider: table, Headers: options.Headers, RequireDimensions: true, Admit: asked})
+	envoy, err := envoylimit.New(envoylimit.Config{Decider: table, Headers: options.Headers, RequireDimensions: true, Admit: asked,
+		Usage: envoylimit.Usage{Entries: options.Usage.Entries, Events: s}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +162,7 @@ func (s *strictRig) serve(w http.ResponseWriter, r *http.Request) {
 		id += p.ID
 	}
 	s.told = append(s.told, id)
+	w.Header().Set("X-Used-Tokens", "700")
 	fmt.Fprintf(w, "the app got %s %s", r.Method, r.URL.Path)
 }
 

@@ -71,6 +71,9 @@ type Config struct {
 	// enforce.Denials.
 	Denied admit.Emitter
 
+	// Usage marks rate limit descriptors that report what has happened: see envoylimit.Usage. Reported is filled in.
+	Usage envoylimit.Usage
+
 	Registry prometheus.Registerer // nil registers no metrics
 }
 
@@ -91,6 +94,7 @@ type Server struct {
 	noDims  prometheus.Counter
 	refused *prometheus.CounterVec
 	denials *enforce.Denials
+	reports *prometheus.CounterVec // of usage
 
 	all, denied atomic.Uint64 // checks
 }
@@ -123,12 +127,13 @@ func New(cfg Config) (*Server, error) {
 		Name: "tallygate_checks_without_dimensions_total", Help: "Checks without any dimension: no uid, no address, no attribute."})
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_refused_total", Help: "Checks denied because the caller or the API is ambiguous, by reason."}, []string{"reason"})
-	s.took = newTook()
+	s.took, s.reports = newTook(), newReports()
+	cfg.Usage.Reported = func(r envoylimit.Reported) { s.reports.WithLabelValues(string(r)).Inc() }
 	headers := cfg.Headers.WithDefaults() // once: both would log the same hint about proxies
 	var envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused, Admit: s.forProxies(), EmitAdmitted: cfg.EmitAdmitted})
-	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Answers: cfg.Answers, Entries: cfg.Entries,
+	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Answers: cfg.Answers, Entries: cfg.Entries, Usage: cfg.Usage,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused, Admit: s.forProxies(), EmitAdmitted: cfg.EmitAdmitted})
 	if err := errors.Join(err, envoyErr); err != nil {
 		return nil, err
@@ -160,6 +165,7 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		s.registerWaits(reg),
 		s.registerAdmits(reg),
 		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.stale), reg.Register(s.noDims), reg.Register(s.refused),
+		registerReports(reg, s.reports, s.cfg.Usage.On()),
 		gauge("tallygate_enforcement_enabled", "1 normally, 0 while a kill switch allows everything.",
 			func() float64 { return number(table.Enabled()) }),
 		gauge("tallygate_in_doubt", "1 while the table is stale: before the first snapshot, or too far behind; else 0.",

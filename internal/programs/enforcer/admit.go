@@ -17,6 +17,7 @@ type admitOptions struct {
 	into  *Program
 	rules ops.Table
 	kafka *options.Options
+	usage *usageOptions
 }
 
 func addAdmit(o *ops.Options, into *Program) *admitOptions {
@@ -27,6 +28,7 @@ func addAdmit(o *ops.Options, into *Program) *admitOptions {
 	o.BoolVar(&into.Config.AdmitProxies, "admit-proxies", false, "ask for permits for proxies' requests, too; needs services that put the fields of X-Tallygate-Permit into their events, or --emit-admitted")
 	o.BoolVar(&into.Config.EmitAdmitted, "emit-admitted", false, "emit the events of admitted requests to --kafka, for services that emit none: of proxies' requests at once, of others by /v1/done")
 	o.BoolVar(&into.EmitDenied, "emit-denied", false, "emit some of the requests that proxies are told to deny to --kafka, with the outcome limited: such an event tells a larger plan, and counts only where a rule names that outcome")
+	a.usage = addUsage(o, &into.Config.Usage)
 	return a
 }
 
@@ -43,7 +45,10 @@ func (o *admitOptions) build(k Kafka) error {
 		}
 		o.into.Admit.OnDoubtOf[name] = on
 	}
-	if o.into.Config.EmitAdmitted || o.into.EmitDenied {
+	if err := o.usage.build(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.into.Config.EmitAdmitted || o.into.EmitDenied || o.into.Config.Usage.On() {
 		if k == nil {
 			return errNoKafka
 		}
@@ -76,6 +81,9 @@ func (e *Program) admitter() (a *admit.Admitter, closeEvents func(), err error) 
 		}
 		if e.EmitDenied {
 			e.Config.Denied = events
+		}
+		if e.Config.Usage.On() {
+			e.Config.Usage.Events = events
 		}
 	}
 	a, err = admit.New(cfg)

@@ -76,6 +76,7 @@ func (e *Program) Run(ctx context.Context) error {
 		return &ops.UsageError{Err: err}
 	}
 	e.sayExposed()
+	sayReportable(e.Log, &e.Config.Usage, e.GRPC, e.Access.Certificates)
 	var closeEvents func()
 	if e.Config.Admit, closeEvents, err = e.admitter(); err != nil {
 		return &ops.UsageError{Err: err}

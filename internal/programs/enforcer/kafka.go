@@ -36,5 +36,5 @@ func handOver(args []string) error {
 		err = syscall.Exec(other, append([]string{other}, args...), os.Environ())
 		err = &os.PathError{Op: "run", Path: other, Err: err}
 	}
-	return &ops.UsageError{Err: fmt.Errorf("--emit-admitted and --emit-denied are for the program %s, which has a client of Kafka: %w; run it instead of this one", withKafka, err)}
+	return &ops.UsageError{Err: fmt.Errorf("options that emit events are for the program %s, which has a client of Kafka: %w; run it instead", withKafka, err)}
 }

@@ -149,7 +149,7 @@ func writeACLs(w io.Writer, bootstrap, prefix, principal string) {
 	list("tallygate console; its doctor tells what of an aggregator's it may not see", "User:CONSOLE", consoleGrants(n)...)
 	list("tallygate console, if operators are to replay past events in it; it has no consumer group", "User:CONSOLE", replayGrants(n)...)
 	list("tallygate notify: the audit, and a group for each receiver", "User:NOTIFY", notifyGrants(n)...)
-	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis; with --emit-admitted or --emit-denied also as applications that emit")
+	fmt.Fprintln(w, "# enforcers need nothing in Kafka: they read Redis; with --emit-admitted, --emit-denied or --usage-… also as applications that emit")
 	enforcers := " ~" + presence.Key(prefix)
 	writer := append(rightsOf(scriptCommands), "config|get", "hgetall") // whether this Redis evicts; the enforcers' kill switches
 	fmt.Fprintf(w, "\n# in Redis, by redis-cli: the publisher in the aggregators\n%s\n", redisUser("tallygate", prefix, "~", enforcers, writer))

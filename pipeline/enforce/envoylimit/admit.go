@@ -33,6 +33,7 @@ func (s *Server) passed(a *gate.Outcome) *authv3.OkHttpResponse {
 
 // question is one descriptor's check.
 type question struct {
+	at   int // the descriptor's place in the request
 	api  string
 	dims []event.Dim
 	cost event.Decimal // 0 asks for nothing
@@ -42,7 +43,7 @@ type question struct {
 // that denial, or where the key stands that has the least room.
 func (s *Server) admitAll(ctx context.Context, all []question, out *rlsv3.RateLimitResponse) (of enforce.Admission) {
 	admitted := make([]enforce.Admission, 0, len(all))
-	for i, q := range all {
+	for _, q := range all {
 		if q.cost == 0 {
 			continue
 		}
@@ -56,7 +57,7 @@ func (s *Server) admitAll(ctx context.Context, all []question, out *rlsv3.RateLi
 				held.Cancel()
 			}
 		}
-		out.OverallCode, out.Statuses[i] = rlsv3.RateLimitResponse_OVER_LIMIT, s.status(a.Decision)
+		out.OverallCode, out.Statuses[q.at] = rlsv3.RateLimitResponse_OVER_LIMIT, s.status(a.Decision)
 		return a
 	}
 	of.Decision.Allowed = true

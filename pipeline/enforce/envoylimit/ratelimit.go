@@ -27,7 +27,8 @@ const maxDescriptors = 1000
 // ShouldRateLimit implements RateLimitService v3. Each descriptor is one check with a status of its
 // own: OVER_LIMIT when a verdict denies. The response is OVER_LIMIT when one of them is. Its
 // headers and body are those of Config.Answers for the verdict that ends last. Nothing is counted
-// here: the request's limits have no effect, only events count. No request leads to an error, which
+// here: the request's limits have no effect, only events count. A descriptor that Config.Usage marks asks
+// nothing: its status is OK, whatever it says, and it becomes an event. No request leads to an error, which
 // would be for Envoy's failure_mode_deny to judge: one with too many descriptors is OVER_LIMIT.
 //
 // When no verdict denies, a permit is asked for each descriptor, if Config.Admit is set. Its cost is the
@@ -52,7 +53,13 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 	var quotas []enforce.Left
 	asks := forwardauth.Asks(s.door.Decider, s.door.Admit)
 	for i, descriptor := range req.GetDescriptors() {
-		api, dims := s.read(descriptor)
+		if hits, reports := s.usage.marks(req.GetDomain(), descriptor, req.GetHitsAddend()); reports {
+			s.usage.report(s.read(descriptor), descriptor.GetIsNegativeHits(), hits)
+			out.Statuses[i] = &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OK}
+			continue
+		}
+		said := s.read(descriptor)
+		api, dims := said.api, said.dims
 		if err := s.door.Required(dims); err != nil {
 			s.door.Refuse(&worst, err)
 			out.OverallCode, out.Statuses[i] = rlsv3.RateLimitResponse_OVER_LIMIT, &rlsv3.RateLimitResponse_DescriptorStatus{Code: rlsv3.RateLimitResponse_OVER_LIMIT}
@@ -67,7 +74,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReques
 			out.OverallCode, worst = rlsv3.RateLimitResponse_OVER_LIMIT, q
 		}
 		if asks {
-			all = append(all, question{api, dims, costOf(descriptor, req.GetHitsAddend())})
+			all = append(all, question{i, api, dims, costOf(descriptor, req.GetHitsAddend())})
 		}
 	}
 	if !worst.Decision.Allowed {
@@ -111,35 +118,28 @@ func (s *Server) remaining(status *rlsv3.RateLimitResponse_DescriptorStatus, quo
 	return quotas
 }
 
-// read returns what a descriptor asks. Of entries with the same meaning the first counts: they are
+// read sorts the entries of a descriptor. Of entries with the same meaning the first counts: they are
 // Envoy's configuration, and clients cannot add any.
-func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (api string, dims []event.Dim) {
-	var method, path string
+func (s *Server) read(descriptor *ratelimitv3.RateLimitDescriptor) (d described) {
 	for _, e := range descriptor.GetEntries() {
 		meaning, mapped := s.entries[e.GetKey()]
 		if !mapped {
 			meaning = e.GetKey()
 		}
-		switch value := e.GetValue(); meaning {
-		case "api":
-			api = cmp.Or(api, value)
-		case "method":
-			method = cmp.Or(method, value)
-		case "path":
-			path = cmp.Or(path, value)
-		case "ip":
-			dims = appendOnce(dims, "ip", s.headers.Address(value))
-		default:
-			if known(meaning) {
-				dims = appendOnce(dims, meaning, value)
-			}
+		value := e.GetValue()
+		if text := d.text(meaning); text != nil {
+			*text = cmp.Or(*text, value)
+		} else if meaning == "ip" {
+			d.dims = appendOnce(d.dims, "ip", s.headers.Address(value))
+		} else if known(meaning) {
+			d.dims = appendOnce(d.dims, meaning, value)
 		}
 	}
-	if api == "" && path != "" {
-		api = httplimit.PathAPI(cmp.Or(method, http.MethodGet), path)
+	if d.api == "" && d.path != "" {
+		d.api = httplimit.PathAPI(cmp.Or(d.method, http.MethodGet), d.path)
 	}
-	slices.SortFunc(dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
-	return api, dims
+	slices.SortFunc(d.dims, func(a, b event.Dim) int { return strings.Compare(a.Name, b.Name) })
+	return d
 }
 
 func appendOnce(dims []event.Dim, name, value string) []event.Dim {

@@ -27,7 +27,8 @@ type Config struct {
 	// Entries maps the keys of a rate limit descriptor's entries to their meanings: "uid", "ip",
 	// "api", "attrs.NAME", or "method" and "path", of which the API is made if no entry is "api".
 	// These names mean themselves, and remote_address, Envoy's name of the client's address, is
-	// "ip". Other entries, and those mapped to "", are ignored.
+	// "ip". For reports there are "id", of the event, also called request_id, "outcome", which is else success, and
+	// "permit", which the header event.PermitHeader has. Other entries, and those mapped to "", are ignored.
 	Entries map[string]string
 
 	// RequireDimensions denies requests that don't identify anyone: no verdict could. In a rate
@@ -43,6 +44,9 @@ type Config struct {
 	// the service in the header event.PermitHeader.
 	Admit        enforce.Admitter
 	EmitAdmitted bool
+
+	// Usage marks the descriptors that report what has happened, instead of asking.
+	Usage Usage
 }
 
 // Server is both services. Make it with New.
@@ -55,6 +59,7 @@ type Server struct {
 	limits  enforce.Answers // of RateLimitService: Envoy denies with 429
 	headers forwardauth.Headers
 	entries map[string]string
+	usage   Usage
 }
 
 // New checks cfg.
@@ -64,7 +69,8 @@ func New(cfg Config) (*Server, error) {
 			Decider: cfg.Decider, RequireDimensions: cfg.RequireDimensions, Refused: cfg.Refused,
 			Admit: cfg.Admit, EmitAdmitted: cfg.EmitAdmitted,
 		},
-		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), entries: map[string]string{"remote_address": "ip"},
+		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), usage: cfg.Usage,
+		entries: map[string]string{"remote_address": "ip", "request_id": "id"},
 	}
 	s.limits.Status, s.limits.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
 	var errs []error
@@ -77,9 +83,12 @@ func New(cfg Config) (*Server, error) {
 	if t, ok := cfg.Decider.(*enforce.Table); cfg.Decider == nil || ok && t == nil {
 		errs = append(errs, errors.New("envoylimit: Decider is required"))
 	}
+	if cfg.Usage.On() && cfg.Usage.Events == nil {
+		errs = append(errs, errors.New("envoylimit: Usage needs Events: a report becomes an event"))
+	}
 	for _, key := range slices.Sorted(maps.Keys(cfg.Entries)) {
 		if to := cfg.Entries[key]; to != "" && !known(to) {
-			errs = append(errs, fmt.Errorf("envoylimit: the entry %q is %q; want uid, ip, api, method, path or attrs.NAME", key, to))
+			errs = append(errs, fmt.Errorf("envoylimit: the entry %q is %q; want uid, ip, api, method, path, attrs.NAME, id, outcome or permit", key, to))
 		}
 		s.entries[key] = cfg.Entries[key]
 	}
@@ -99,7 +108,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 // known reports whether an entry may have this meaning.
 func known(meaning string) bool {
 	switch meaning {
-	case "uid", "ip", "api", "method", "path":
+	case "uid", "ip", "api", "method", "path", "id", "outcome", "permit":
 		return true
 	}
 	name, ok := strings.CutPrefix(meaning, "attrs.")

@@ -58,9 +58,14 @@
 {{- end }}
 {{- end }}
 
+{{/* Whether enforcers emit events to Kafka; the context is the root. */}}
+{{- define "tallygate.enforcer.emits" -}}
+{{- $e := .Values.enforcer }}{{ if or $e.emitAdmitted $e.emitDenied (hasKey $e.options "usage-domain") (hasKey $e.options "usage-descriptors") }}true{{ end }}
+{{- end }}
+
 {{/* What a component mounts, as one YAML list of {name, secret}: (list . "console") */}}
 {{- define "tallygate.secrets" -}}
-{{- $v := (index . 0).Values }}{{ $c := index . 1 }}{{ $kafka := or (ne $c "enforcer") $v.enforcer.emitAdmitted $v.enforcer.emitDenied -}}
+{{- $v := (index . 0).Values }}{{ $c := index . 1 }}{{ $kafka := or (ne $c "enforcer") (include "tallygate.enforcer.emits" (index . 0)) -}}
 {{- $all := list (dict "name" "redis" "secret" $v.redis.passwordSecret) -}}
 {{- if $v.redis.tls.enabled }}{{ $all = concat $all (list (dict "name" "redis-ca" "secret" $v.redis.tls.caSecret) (dict "name" "redis-cert" "secret" $v.redis.tls.certSecret)) }}{{ end -}}
 {{- if and $kafka $v.kafka.sasl.mechanism }}{{ $all = append $all (dict "name" "kafka" "secret" $v.kafka.sasl.passwordSecret) }}{{ end -}}

@@ -29,7 +29,7 @@ args:
   {{- if $v.enforcer.emitDenied }}
   - --emit-denied
   {{- end }}
-  {{- if or $v.enforcer.emitAdmitted $v.enforcer.emitDenied }}
+  {{- if include "tallygate.enforcer.emits" $root }}
   {{- include "tallygate.kafka.args" $root | nindent 2 }}
   {{- end }}
   {{- include "tallygate.options" $v.enforcer.options | nindent 2 }}

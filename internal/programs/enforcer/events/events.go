@@ -32,7 +32,8 @@ func connect(o *options.Options) (enforcer.Events, error) {
 }
 
 func open(k *kafkaconn.Kafka, e *enforcer.Program) (admit.Emitter, func(), error) {
-	emitter, err := k.Emitter(emit.Config{Prefix: e.Prefix, ClientID: "tallygate-enforcer", OnDrop: dropped(e.Log), Logger: e.Log})
+	// As they are: what a report says was used may be 0.
+	emitter, err := k.Emitter(emit.Config{Prefix: e.Prefix, ClientID: "tallygate-enforcer", AsIs: true, OnDrop: dropped(e.Log), Logger: e.Log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +74,7 @@ func register(reg prometheus.Registerer, emitter *emit.Emitter) error {
 		"dropped": func(s emit.Stats) uint64 { return s.Dropped.Total() },
 	} {
 		errs = append(errs, reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "tallygate_admit_events_total", Help: "Events of admitted and denied requests: sent to Kafka, or dropped.",
+			Name: "tallygate_admit_events_total", Help: "Events of requests and of reports: sent to Kafka, or dropped.",
 			ConstLabels: prometheus.Labels{"result": result},
 		}, func() float64 { return float64(count(emitter.Stats())) })))
 	}
