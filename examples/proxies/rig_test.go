@@ -76,6 +76,7 @@ func runsWith(t *testing.T, file string) (c decision.Config) {
 		c.Usage.Entries = map[string]string{name: value}
 		return nil
 	})
+	f.BoolVar(&c.Usage.Quotas, "rlqs", false, "")
 	f.BoolVar(&c.RequireDimensions, "require-dimensions", false, "")
 	if err := f.Parse(strings.Fields(options)); err != nil || !c.RequireDimensions {
 		t.Fatalf("%s: %v; are dimensions required? %v", file, err, c.RequireDimensions)

@@ -37,6 +37,9 @@ func (s *Server) GRPC(ctx context.Context, ready func() error) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	s.envoy.Register(g)
+	if s.cfg.Usage.Quotas {
+		s.envoy.RegisterQuotas(g, ctx.Done())
+	}
 	grpc_health_v1.RegisterHealthServer(g, &health{ready: ready, ended: ctx.Done()})
 	reflection.Register(g)
 	return g

@@ -133,7 +133,8 @@ func New(cfg Config) (*Server, error) {
 	var envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused, Admit: s.forProxies(), EmitAdmitted: cfg.EmitAdmitted})
-	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Answers: cfg.Answers, Entries: cfg.Entries, Usage: cfg.Usage,
+	s.envoy, envoyErr = envoylimit.New(envoylimit.Config{Decider: s, Headers: headers, Answers: cfg.Answers, Entries: cfg.Entries,
+		Usage: cfg.Usage, Quiet: cfg.Table,
 		RequireDimensions: cfg.RequireDimensions, Refused: s.countRefused, Admit: s.forProxies(), EmitAdmitted: cfg.EmitAdmitted})
 	if err := errors.Join(err, envoyErr); err != nil {
 		return nil, err

@@ -23,13 +23,15 @@ func addUsage(o *ops.Options, into *envoylimit.Usage) *usageOptions {
 	u.entries = o.Table("usage-descriptors", "`NAME=VALUE,…`: entries that mark single rate limit descriptors, of any domain, as reports of usage")
 	o.StringVar(&into.Attr, "usage-attr", "",
 		"`name` of an attribute that has a report's hits_addend as well, as a number, for rules that sum attrs.NAME instead of cost")
+	o.BoolVar(&into.Quotas, "rlqs", false,
+		"experimental: serve Envoy's rate limit quota service on --grpc-listen; what it reports as let through becomes events in --kafka, which have no id")
 	return u
 }
 
 func (u *usageOptions) build() error {
 	u.into.Entries = u.entries
 	if u.into.Attr != "" && !u.into.On() {
-		return errors.New("--usage-attr needs --usage-domain or --usage-descriptors, which say what reports usage")
+		return errors.New("--usage-attr needs --usage-domain, --usage-descriptors or --rlqs, which say what reports usage")
 	}
 	return nil
 }

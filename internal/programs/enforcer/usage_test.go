@@ -20,6 +20,9 @@ func TestOptionsOfReports(t *testing.T) {
 	if e, broker, err := parsed(t, "--usage-descriptors", "usage=tokens", "--kafka", "k:2"); err != nil || broker != "k:2" || !e.Config.Usage.On() {
 		t.Errorf("an entry alone: %v, %v", e, err)
 	}
+	if e, broker, err := parsed(t, "--rlqs", "--usage-attr", "tokens", "--kafka", "k:3"); err != nil || broker != "k:3" || !e.Config.Usage.Quotas {
+		t.Errorf("Envoy's quotas alone: %v, %v", e, err)
+	}
 	for want, args := range map[string][]string{
 		"--usage-attr needs --usage-domain":   {"--usage-attr", "tokens"},
 		`"usage" is not NAME=VALUE`:           {"--usage-descriptors", "usage"},

@@ -47,6 +47,8 @@ type Config struct {
 
 	// Usage marks the descriptors that report what has happened, instead of asking.
 	Usage Usage
+	// Quiet decides on the buckets of RegisterQuotas, four times a second; nil is Decider, which may count that.
+	Quiet forwardauth.Decider
 }
 
 // Server is both services. Make it with New.
@@ -60,6 +62,7 @@ type Server struct {
 	headers forwardauth.Headers
 	entries map[string]string
 	usage   Usage
+	quiet   forwardauth.Decider
 }
 
 // New checks cfg.
@@ -69,10 +72,13 @@ func New(cfg Config) (*Server, error) {
 			Decider: cfg.Decider, RequireDimensions: cfg.RequireDimensions, Refused: cfg.Refused,
 			Admit: cfg.Admit, EmitAdmitted: cfg.EmitAdmitted,
 		},
-		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), usage: cfg.Usage,
+		answers: cfg.Answers, limits: cfg.Answers, headers: cfg.Headers.WithDefaults(), usage: cfg.Usage, quiet: cfg.Quiet,
 		entries: map[string]string{"remote_address": "ip", "request_id": "id"},
 	}
 	s.limits.Status, s.limits.UnavailableStatus = http.StatusTooManyRequests, http.StatusTooManyRequests
+	if s.quiet == nil {
+		s.quiet = cfg.Decider
+	}
 	var errs []error
 	if err := s.headers.Validate(); err != nil {
 		errs = append(errs, err)

@@ -21,12 +21,15 @@ type Usage struct {
 	// Entries mark single descriptors of any domain: one with such an entry, of this name and value, reports, of 0, too.
 	Entries map[string]string
 
+	// Quotas are the reports of the rate limit quota service: see RegisterQuotas.
+	Quotas bool
+
 	// Attr names an attribute of the event that is the amount, as a number, for rules that sum one. "" is none: the
 	// amount is the event's cost only.
 	Attr string
 
 	// Events gets the event of each report. It has to send a cost of 0 as it is, which is AsIs of emit.Config. Required
-	// for Domain and Entries.
+	// for Domain, Entries and Quotas.
 	Events httplimit.Emitter
 	// Reported is called for each report; nil is no call.
 	Reported func(Reported)
@@ -53,8 +56,8 @@ func AllReported() []Reported {
 	return []Reported{Emitted, WithoutID, BadPermit, Dropped, NoAPI, NoKey, Negative, TooLarge}
 }
 
-// On reports whether any descriptor could report.
-func (u *Usage) On() bool { return u.Domain != "" || len(u.Entries) > 0 }
+// On reports whether anything could report.
+func (u *Usage) On() bool { return u.Domain != "" || len(u.Entries) > 0 || u.Quotas }
 
 // marks reports whether a descriptor reports, and of how many hits.
 func (u *Usage) marks(domain string, d *ratelimitv3.RateLimitDescriptor, hits uint32) (n uint64, reports bool) {

@@ -60,7 +60,7 @@
 
 {{/* Whether enforcers emit events to Kafka; the context is the root. */}}
 {{- define "tallygate.enforcer.emits" -}}
-{{- $e := .Values.enforcer }}{{ if or $e.emitAdmitted $e.emitDenied (hasKey $e.options "usage-domain") (hasKey $e.options "usage-descriptors") }}true{{ end }}
+{{- $e := .Values.enforcer }}{{ if or $e.emitAdmitted $e.emitDenied (hasKey $e.options "usage-domain") (hasKey $e.options "usage-descriptors") (hasKey $e.options "rlqs") }}true{{ end }}
 {{- end }}
 
 {{/* What a component mounts, as one YAML list of {name, secret}: (list . "console") */}}
