@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"html/template"
@@ -17,18 +16,21 @@ import (
 	"github.com/tallygate/tallygate/internal/console/workbench"
 	"github.com/tallygate/tallygate/internal/run/access"
 	"github.com/tallygate/tallygate/internal/run/rulecheck"
+	"github.com/tallygate/tallygate/internal/tools/suggest"
 )
 
 func tryPage() page {
 	return page{
 		name: "try", path: "/try", title: "Try a change of the rules", under: "rules", least: access.Viewer, load: loadTry, extra: []string{"rules.css", "try.js"},
 		actions: map[string]action{
-			"check":       {least: access.Viewer, show: tryCheck},
-			"check-part":  {least: access.Viewer, raw: checkPart},
-			"test":        {least: access.Viewer, show: tryTest},
-			"replay":      {least: access.Operator, show: tryReplay},
-			"replay-live": {least: access.Operator, raw: replayLive},
-			"download":    {least: access.Viewer, raw: downloadText},
+			"check":        {least: access.Viewer, show: tryCheck},
+			"check-part":   {least: access.Viewer, raw: checkPart},
+			"test":         {least: access.Viewer, show: tryTest},
+			"replay":       {least: access.Operator, show: tryReplay},
+			"replay-live":  {least: access.Operator, raw: replayLive},
+			"suggest":      {least: access.Operator, show: trySuggest},
+			"suggest-live": {least: access.Operator, raw: suggestLive},
+			"download":     {least: access.Viewer, raw: downloadText},
 		},
 	}
 }
@@ -62,7 +64,9 @@ type tryData struct {
 	Same        bool          // it is the running text
 	Ran         *workbench.Tests
 	Replayed    *workbench.Replayed
-	Download    template.URL // of the replay's result
+	Wish        suggest.Wish
+	Suggested   *workbench.Suggested
+	Download    template.URL // of the replay's result, or of the suggestions
 	SampleTests string
 }
 
@@ -91,6 +95,7 @@ func (r *request) tryData() (*tryData, error) {
 		return nil, err
 	}
 	d := &tryData{Running: running, May: r.may(access.Operator), Span: r.PostFormValue("span"), SampleTests: sampleTests}
+	d.Wish = wishOf(r)
 	d.Text, d.Tests = typed(r.PostFormValue("rules")), typed(r.PostFormValue("tests"))
 	return d, nil
 }
@@ -188,13 +193,7 @@ func tryReplay(r *request) (any, error) {
 }
 
 func (r *request) replay(ctx context.Context, d *tryData, progress func(workbench.Progress)) error {
-	span := spans[0].Length
-	for _, s := range spans {
-		if s.Name == d.Span {
-			span = s.Length
-		}
-	}
-	got, err := r.server.rules.bench.Replay(ctx, &workbench.Ask{Reader: r.Who.Name, Text: d.Text, From: r.Now.Add(-span), Published: d.Running.Rules}, progress)
+	got, err := r.server.rules.bench.Replay(ctx, askOf(r, d), progress)
 	if err != nil {
 		return refused(err)
 	}
@@ -203,19 +202,18 @@ func (r *request) replay(ctx context.Context, d *tryData, progress func(workbenc
 		return nil
 	}
 	d.Replayed = got
-	text, err := json.MarshalIndent(got, "", " ")
-	if err == nil {
-		d.Download = template.URL("data:application/json;base64," + base64.StdEncoding.EncodeToString(text)) //nolint:gosec // base64
-	}
+	d.Download, err = downloadOf(got)
 	return err
 }
 
 // stallWithin is the time after which a reader who takes nothing of a replay has left.
 const stallWithin = 10 * time.Second
 
-// replayLive is tryReplay for a script: server-sent events progress, then result, a part of the page, or trouble.
-// A reader who leaves ends the replay.
-func replayLive(r *request, w http.ResponseWriter) {
+func replayLive(r *request, w http.ResponseWriter) { live(r, w, (*request).replay) }
+
+// live is a replay, or a search for numbers, for a script: server-sent events progress, then result, a part of the
+// page, or trouble. A reader who leaves ends it.
+func live(r *request, w http.ResponseWriter, run func(*request, context.Context, *tryData, func(workbench.Progress)) error) {
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -232,7 +230,7 @@ func replayLive(r *request, w http.ResponseWriter) {
 		ctx, cancel := context.WithCancel(r.ctx())
 		defer context.AfterFunc(r.server.base, cancel)() // the program stops
 		defer cancel()
-		err = r.replay(ctx, d, func(p workbench.Progress) {
+		err = run(r, ctx, d, func(p workbench.Progress) {
 			text, err := json.Marshal(p)
 			if err == nil {
 				say("progress", text)

@@ -108,6 +108,25 @@ func TestTryReplay(t *testing.T) {
 	none.has(none.post("/try", try("replay", shopRules(3, "250")), http.StatusBadRequest), "no Kafka")
 }
 
+// A draft with `limit: suggest` gets its numbers from past events, with masked keys; any other text is told what it lacks.
+func TestTrySuggest(t *testing.T) {
+	s := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Operator, workbench.Config{Events: pastEvents(3000)})
+	page := s.post("/try", try("suggest", shopRules(2, "suggest"), "span", "24h", "share", "1%", "of", "events"), http.StatusOK)
+	s.has(page, "Numbers for 1% of the events", "3\u202f000 events", "Keys with the highest counts", "uid=•••", `download="suggested.json"`, "<option selected>1%</option>",
+		"<option selected>events</option>", "The rules with these numbers", "- name: rule-001", "3 keys had")
+	s.lacks(page, "user-1", "<pre tabindex=\"0\">limit: suggest")
+	live := s.post("/try", try("suggest-live", shopRules(2, "suggest"), "share", "5%"), http.StatusOK)
+	s.has(live, "event: progress\ndata: {", "event: result\ndata: ", "Numbers for 0.1% of the keys")
+	s.has(s.post("/try", try("suggest", shopRules(2, "100")), http.StatusOK), "no limit is to be suggested")
+	s.has(s.post("/try", try("suggest-live", shopRules(2, "x")), http.StatusOK), "Correct the mistakes first")
+	s.has(s.post("/try", try("check", shopRules(2, "suggest")), http.StatusOK), "`suggest` is no number yet", "tallygate suggest")
+	viewer := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Viewer, workbench.Config{Events: pastEvents(3000)})
+	viewer.post("/try", try("suggest", shopRules(2, "suggest")), http.StatusForbidden)
+	viewer.post("/try", try("suggest-live", shopRules(2, "suggest")), http.StatusForbidden)
+	none := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Operator, workbench.Config{})
+	none.has(none.post("/try", try("suggest", shopRules(2, "suggest")), http.StatusBadRequest), "no Kafka")
+}
+
 // A reader who leaves ends the replay: another one may begin at once.
 func TestLeavingEndsAReplay(t *testing.T) {
 	s := serve(t, &group{texts: []string{shopRules(3, "100")}}, access.Operator, workbench.Config{Events: func(ctx context.Context, _ time.Time) (replay.Source, error) {

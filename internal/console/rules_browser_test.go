@@ -73,6 +73,10 @@ func TestTryInABrowser(t *testing.T) {
 	is("a replay begins", `(() => { document.querySelector("button[value=replay]").click(); return true })()`)
 	is("its result is shown", `document.getElementById("try-result").textContent.includes("No longer hit") && !!document.querySelector("a[download='replay.json']")`)
 	p.Axe("a replay's result")
+	is("somebody types", typed("limit: 250", "limit: suggest"))
+	is("numbers are looked for", `(() => { document.querySelector("button[value=suggest]").click(); return true })()`)
+	is("they are shown", `document.getElementById("try-result").textContent.includes("The rules with these numbers") && !!document.querySelector("a[download='suggested.json']")`)
+	p.Axe("suggested numbers")
 	if text := p.Text(); strings.Contains(text, "user-1") {
 		t.Error("a key is not masked")
 	}

@@ -58,7 +58,7 @@
   };
   rules.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(check, calm); });
 
-  // A replay tells how far it is; who stops or leaves ends it.
+  // A replay, and a search for numbers, tells how far it is; who stops or leaves ends it.
   const progress = form.querySelector("[data-progress]");
   const stop = form.querySelector("[data-stop]");
   const bar = progress?.querySelector("progress");
@@ -70,10 +70,10 @@
       bar.value = p.of > 0 ? p.done / p.of : 1;
       said.textContent = `${number.format(p.done)} of ${number.format(p.of)} records, ${number.format(p.events)} events counted, ${Math.round(p.seconds)} s`;
     },
-    result: (text) => { result.innerHTML = text; result.querySelector("#replayed")?.focus(); },
+    result: (text) => { result.innerHTML = text; result.querySelector("#replayed, #suggested")?.focus(); },
     trouble: (text) => { const p = document.createElement("p"); p.className = "notice bad"; p.setAttribute("role", "alert"); p.textContent = text; result.replaceChildren(p); },
   };
-  const replay = async (button) => {
+  const live = async (button) => {
     const leave = new AbortController();
     stop.onclick = () => leave.abort();
     button.disabled = true;
@@ -82,7 +82,7 @@
     said.textContent = "Kafka is asked for the events…";
     result.replaceChildren();
     try {
-      const answer = await fetch(address, { method: "POST", body: body("replay-live"), signal: leave.signal });
+      const answer = await fetch(address, { method: "POST", body: body(button.value + "-live"), signal: leave.signal });
       if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
@@ -97,15 +97,15 @@
       }
     } catch (e) {
       if (e.name === "AbortError") said.textContent = "It was stopped.";
-      else handle.trouble("The replay ended: " + e.message);
+      else handle.trouble("It ended: " + e.message);
     }
     button.disabled = false;
     stop.hidden = true;
     progress.hidden = said.textContent !== "It was stopped.";
   };
   form.addEventListener("submit", (e) => {
-    if (e.submitter?.value !== "replay") return;
+    if (!["replay", "suggest"].includes(e.submitter?.value)) return;
     e.preventDefault();
-    replay(e.submitter);
+    live(e.submitter);
   });
 })();

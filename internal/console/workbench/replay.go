@@ -84,6 +84,7 @@ func (b *Bench) Replay(ctx context.Context, ask *Ask, progress func(Progress)) (
 	var unread []string
 	replay.TellUnread(src, func(text string) { unread = append(unread, strings.TrimPrefix(text, "warning: ")) })
 	run := &running{Bench: b, source: src, began: time.Now(), tell: progress, Comparison: replay.Compare(set, old)}
+	run.bytes = run.Bytes
 	if err := run.read(ctx); err != nil {
 		return nil, err
 	}
@@ -139,6 +140,7 @@ type running struct {
 	told    time.Time
 	tell    func(Progress)
 	stopped string
+	bytes   func() int64 // about how much memory the keys take
 }
 
 func (r *running) read(ctx context.Context) error {
@@ -168,7 +170,7 @@ func (r *running) look() error {
 	if r.Events()%lookEvery != 0 {
 		return nil
 	}
-	if r.Bytes() > r.cfg.ReplayMemory {
+	if r.bytes() > r.cfg.ReplayMemory {
 		r.stopped = fmt.Sprintf("stopped, since the keys take more than %d MiB", r.cfg.ReplayMemory>>20)
 		return errStopped
 	}
