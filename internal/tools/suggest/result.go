@@ -230,14 +230,11 @@ func (m *measure) choose(share, by string) Choice {
 	parsed, _ := ParseShare(share)
 	c := Choice{Share: share, Of: by}
 	if by == ofEvents {
-		most := of(parsed, m.counts.events())
-		c.Least = m.leastForEvents(most)
-		c.Limit = m.round(c.Least, most, m.eventsOver)
+		c.Least = m.leastForEvents(of(parsed, m.counts.events()))
 	} else {
-		most := of(parsed, len(m.keys))
-		c.Least = m.leastForKeys(most)
-		c.Limit = m.round(c.Least, most, m.keysOver)
+		c.Least = m.leastForKeys(of(parsed, len(m.keys)))
 	}
+	c.Limit = m.round(c.Least)
 	c.Keys, c.Events, c.Written = m.keysOver(c.Limit), m.eventsOver(c.Limit), written(c.Limit)
 	return c
 }

@@ -24,14 +24,14 @@ func roundUp(d event.Decimal, whole bool) event.Decimal {
 	return rules.MaxLimit
 }
 
-// round returns the least number that people choose, not less than a limit, that at most so many are above. A limit
-// that is rounded to more than exactTo counts by panes, and so may hit more.
-func (m *measure) round(limit event.Decimal, most int, over func(event.Decimal) int) event.Decimal {
-	n := roundUp(limit, !m.sums())
-	for over(n) > most && n < m.most() {
-		n = roundUp(n+1, !m.sums())
+// round returns the least number that people choose, not less than a limit. One that is counted by exact times stays
+// so: rounded to more than exactTo it would be counted by panes, and might hit more.
+func (m *measure) round(limit event.Decimal) event.Decimal {
+	n := min(roundUp(limit, !m.sums()), m.most())
+	if m.sought.Exact && limit <= exactTo {
+		return min(n, exactTo)
 	}
-	return min(n, m.most())
+	return n
 }
 
 // written is a number as rule files have it: 800, 15k, 2.5M.

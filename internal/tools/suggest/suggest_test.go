@@ -39,6 +39,24 @@ func TestRounded(t *testing.T) {
 	}
 }
 
+// Two bursts a little more than a window apart are one to a window by panes. So a number that exact times allow is not
+// rounded to one that panes count for.
+func TestRoundedWithinExactTimes(t *testing.T) {
+	var events []event.Event
+	for _, at := range []event.Micros{0, 60_500} {
+		for range 61 {
+			e := one("u1", 0)
+			e.Time = 1000*event.Hour + at*event.Millisecond
+			events = append(events, e)
+		}
+	}
+	_, r := studied(t, "    - {name: a, match: {api: a}, limit: suggest, per: 1m, then: {block: 5m}}\n", events, DefaultWish)
+	c := r.Limits[0].Choices[0]
+	if c.Least != 61*event.One || c.Limit != 64*event.One || c.Keys != 0 || c.Events != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestShares(t *testing.T) {
 	for text, want := range map[string]event.Decimal{"1%": 10_000, "0.01%": 100, "100%": event.One, "0.0001%": 1} {
 		if got, err := ParseShare(text); err != nil || got != want {
