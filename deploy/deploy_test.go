@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,6 +140,20 @@ func TestSampleRulesCompile(t *testing.T) {
 	}
 	if _, err := rules.Compile("rules.yaml", src); err != nil {
 		t.Error(err)
+	}
+}
+
+// The rules of the profile ai are those of its example.
+func TestSampleRulesHaveTheExamples(t *testing.T) {
+	var files [2]struct {
+		Spec struct{ Rules []map[string]any }
+	}
+	read(t, "rules.yaml", &files[0])
+	read(t, "../examples/ai/rules.yaml", &files[1])
+	for _, want := range files[1].Spec.Rules {
+		if !slices.ContainsFunc(files[0].Spec.Rules, func(r map[string]any) bool { return reflect.DeepEqual(r, want) }) {
+			t.Errorf("deploy/rules.yaml does not have the example's rule %v", want["name"])
+		}
 	}
 }
 

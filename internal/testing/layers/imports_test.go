@@ -115,6 +115,7 @@ var links = []linking{
 	// Services that emit and follow the blocklist; those that ask for permits bring rules, and YAML with them.
 	{folder: "examples/orders", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, yaml, grpc, oidc, "rules", "pipeline/admit", "pipeline/aggregate"})},
 	{folder: "examples/worker", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, yaml, grpc, oidc, "rules", "pipeline/admit", "pipeline/aggregate"})},
+	{folder: "examples/ai", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, "pipeline/aggregate"})},
 	{folder: "examples/quickstart", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, "pipeline/aggregate"})},
 	{folder: "examples/guarded", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, prometheus, "pipeline/aggregate"})},
 	{folder: "examples/proxies/app", only: []string{}},

@@ -167,7 +167,8 @@ func (m *Memory) decide(k *Key, q *Ask, part *Partition, a *Answer) {
 			a.RetryAt = max(a.RetryAt, k.fitsAt(w, used, limit, a.Now, part.Settled))
 		}
 		a.ResetAt = max(a.ResetAt, k.resetAt(&w.Limit, used, a.Now, part.Settled))
-		if left := limit - used; left < least {
+		// Limits of one key may count different things, such as money and tokens: the room is in requests like this.
+		if left := (limit - used) / float64(w.Amount); left < least {
 			least, a.Decides, a.Limit, a.Used = left, i, event.Decimal(limit), event.Decimal(math.Ceil(used))
 		}
 		room = max(0, min(room, fits))

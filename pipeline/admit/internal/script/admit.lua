@@ -262,7 +262,8 @@ local function admit(arg)
       reset = max(reset, now + math.ceil(used / grain * offset))
     end
     local left = limit - used
-    if left < least then least, decides, decided_used, decided_limit = left, n, used, limit end
+    -- Limits of one key may count different things, such as money and tokens: the room is in requests like this.
+    if left / amount < least then least, decides, decided_used, decided_limit = left / amount, n, used, limit end
     local fits = min(floor(left / amount), ids)
     if fits < 1 and amount <= limit then
       -- When the amount fits, if no more is counted.
