@@ -35,6 +35,7 @@ var suites = []suite{
 		"internal/testing/e2e/kills_", "internal/testing/e2e/zombie_", "internal/testing/e2e/silence_", "internal/testing/e2e/duplicates_",
 		"pipeline/aggregate/",
 	}},
+	{"litellm", 140, "", []string{"clients/python/src/tallygate/litellm", "clients/litellm_", "scripts/litellm"}},
 	{"mixin", 25, "", []string{"deploy/alerts", "deploy/dashboard", "deploy/mixin/", "deploy/testdata/"}},
 	{"models", 120, "models", []string{"windows/", "rules/", "pipeline/aggregate/shard/", "pipeline/aggregate/state/", "internal/tools/engine/"}},
 	{"outages", 80, "", []string{"internal/testing/e2e/outage_", "pipeline/blocklist/", "pipeline/kafkalog/", "internal/notify/"}},
