@@ -107,7 +107,9 @@ func (t *attempt) late(denied *Permit, late *shape.Late) *Permit {
 	if denied == nil {
 		denied = &Permit{a: t.a, By: t.line.by, Key: t.line.of, Numbers: Numbers{Limited: true, Limit: t.line.limit}}
 	}
-	denied.Numbers.RetryAfter = max(denied.Numbers.RetryAfter, time.Until(late.Turn))
+	if n := &denied.Numbers; time.Until(late.Turn) > n.RetryAfter {
+		n.RetryAfter, n.RetryAt = time.Until(late.Turn), event.FromTime(late.Turn)
+	}
 	denied.Reason = "its turn would come too late, or too many wait"
 	return denied
 }

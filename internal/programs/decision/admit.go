@@ -115,7 +115,8 @@ func (s *Server) told(p *admit.Permit) (a api.Admission, err error) {
 	case after == admit.Never:
 		a.Reason = cmp.Or(p.Reason, "its cost is more than the limit: it never fits")
 	case after > 0:
-		a.RetryAfter, a.Until = seconds(after), event.FromTime(time.Now().Add(after)).String()
+		until := cmp.Or(p.Numbers.RetryAt, event.FromTime(time.Now().Add(after)))
+		a.RetryAfter, a.Until = seconds(after), until.String()
 	}
 	return a, err
 }

@@ -36,6 +36,10 @@ func TestAdmitsUpToTheLimit(t *testing.T) {
 		if a.Admitted || !a.Limited || a.InDoubt || a.Token != "" || a.left() != 0 || a.RetryAfter < 3590 || a.RetryAfter > 3601 || a.Rule != "daily" || a.Public != "messages" || a.Action != "block" || time.Until(a.Until) < time.Minute {
 			t.Errorf("above the limit: %+v", a)
 		}
+		r.admit(`{"uid": 42, "api": "yearly"}`)
+		if a := r.admit(`{"uid": 42, "api": "yearly"}`); a.Admitted || a.Until.YearDay() != 1 || !a.Until.Equal(a.Until.Truncate(24*time.Hour)) {
+			t.Errorf("denied until %v, not until the year ends", a.Until)
+		}
 		a = r.admit(`{"uid": 43, "api": "sms.send", "attrs": {"item": 7.0}}`)
 		if want := `{"attrs.item=7":`; !a.Admitted || !strings.HasPrefix(string(a.PermitAt), want) || !strings.Contains(string(a.PermitAt), `"uid=43":`) || a.Rule != "by-item" {
 			t.Errorf("two keys: %+v %s, want %s", a, a.PermitAt, want)

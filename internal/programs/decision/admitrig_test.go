@@ -36,6 +36,7 @@ spec:
     - {name: rare, match: {api: rare}, window: bucket, limit: 1, per: 1h, burst: 1, strict: true, action: throttle}
     - {name: exports, match: {api: export}, window: in-flight, limit: 1, strict: {hold: 2s}}
     - {name: here, match: {api: here}, window: in-flight, limit: 1, scope: instance}
+    - {name: yearly, match: {api: yearly}, limit: 1, per: year, window: calendar, strict: true}
     - {name: both, match: {api: both}, limit: 9, per: 1h, strict: true}
     - {name: both-at-once, match: {api: both}, window: in-flight, limit: 1, strict: {hold: 1m}}
 `

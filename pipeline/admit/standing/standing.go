@@ -21,6 +21,10 @@ type Numbers struct {
 	// nobody knows, as of actions under way, and Never when it is larger than the limit.
 	RetryAfter time.Duration
 
+	// RetryAt is that moment by the clock that decided, so that a calendar window's end is exactly its end; 0 where it
+	// is unknown.
+	RetryAt event.Micros
+
 	// ResetAfter is the wait until the whole limit is there again if nothing else happens; 0 when it is, or when
 	// nobody knows.
 	ResetAfter time.Duration
