@@ -35,7 +35,8 @@ type Explanation struct {
 	Public    string           `json:"public,omitempty"` // the rule's public name
 	Window    string           `json:"window"`
 	Count     event.Decimal    `json:"count"`
-	Limit     event.Decimal    `json:"limit"`                   // of the key's tier; a bucket's burst; 0: unlimited
+	Limit     event.Decimal    `json:"limit"`                   // of the key's tier; a bucket's burst; 0: unlimited, or closed
+	Closed    bool             `json:"closed,omitempty"`        // the limit is 0: it allows nothing
 	Left      event.Decimal    `json:"left" schema:"minimum=0"` // limit - count, 0 above the limit, and when it is unlimited
 	Tier      int              `json:"tier,omitempty"`          // the number of the tier, from 1; 0: none
 	LimitFrom string           `json:"limit_from,omitempty"`    // what tells the limit besides the rule: an attribute, or overrides
@@ -67,7 +68,8 @@ type StrictStanding struct {
 	Level     event.Decimal `json:"level"`                           // what is counted
 	Held      event.Decimal `json:"held"`                            // what is under way
 	Used      event.Decimal `json:"used"`                            // level and held together; of a bucket it may be less than their sum
-	Limit     event.Decimal `json:"limit"`                           // 0: unlimited
+	Limit     event.Decimal `json:"limit"`                           // 0: unlimited, or closed
+	Closed    bool          `json:"closed,omitempty"`                // the limit is 0: it allows nothing
 	Remaining event.Decimal `json:"remaining" schema:"minimum=0"`    // 0 when unlimited
 	Permits   int           `json:"permits"`                         // that are under way
 	Oldest    event.Micros  `json:"oldest"`                          // when the first of them was granted; NoTime without any
@@ -80,8 +82,14 @@ type StrictStanding struct {
 // says so, and the end of one changes nothing about it.
 func (e *ExplainedRule) Denied() bool {
 	s := e.Strict
-	return s != nil && !e.Exempt && e.Mode != verdict.Shadow && s.Limit > 0 && s.Remaining < event.One
+	return s != nil && !e.Exempt && e.Mode != verdict.Shadow && (s.Limit > 0 || s.Closed) && s.Remaining < event.One
 }
+
+// Unlimited reports whether the key has no limit.
+func (e *Explanation) Unlimited() bool { return e.Limit == 0 && !e.Closed }
+
+// Unlimited reports whether the key has no limit.
+func (s *StrictStanding) Unlimited() bool { return s.Limit == 0 && !s.Closed }
 
 // KeyQuery names a key in a question.
 func KeyQuery(key []event.Dim) url.Values {

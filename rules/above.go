@@ -28,7 +28,7 @@ func (f *facts) above(l *Limit) bool {
 }
 
 func (f *facts) mayBeKeptOut(l *Limit) bool {
-	return f.adds && !f.exempt && f.limit != 0 && keepsOut(l)
+	return f.adds && !f.exempt && f.limit != Unlimited && keepsOut(l)
 }
 
 // keepsOut reports whether the limit keeps events out, by verdicts or by permits.

@@ -117,7 +117,8 @@ func TestWhatCannotMeanWhatItSays(t *testing.T) {
 		{"match: {api: x}, tiers: [{when: 'int(time.Weekday()) == 0', limit: 9}], limit: 5, per: day, window: calendar, timezone: Asia/Shanghai, then: {block: 1h}", "is in UTC", false},
 		{"match: {api: x}, limit: 5, per: 1h, then: {escalate: [1d, 1h], forget: 7d}", "falls from 1d to 1h", false},
 		// words
-		{"match: {api: x}, limit: 0, per: 1h, then: {block: 1h}", "what never is, the service itself refuses", true},
+		{"match: {api: x}, limit: 0, per: 1h, window: bucket, then: {block: 1h}", "window: tumbling with limit: 0 allows nothing", true},
+		{"match: {api: x}, limit: 0, per: 1h, warn: 50%, then: {block: 1h}", "leave it out: nothing is a share of 0", true},
 		{"match: {api: x}, limit: 3, per: month, window: calendar, offset: 16d, then: {block: 1h}", "attrs.period", true},
 		{"match: {api: x}, limit: 3, per: month, window: calendar, anchor: 16, then: {block: 1h}", "attrs.period", true},
 		{"match: {api: x}, count: {share: {outcome: bounced}}" + then, "shares are not counted", true},

@@ -34,7 +34,7 @@ spec:
       limit: 3
       per: 10s
       window: tumbling
-      tiers: [{when: 'attrs.plan == "pro"', limit: 6}, {when: 'attrs.plan == "own"', unlimited: true}]
+      tiers: [{when: 'attrs.plan == "pro"', limit: 6}, {when: 'attrs.plan == "own"', unlimited: true}, {when: 'attrs.plan == "shut"', limit: 0}]
       candidate: {limit: 2}
       warn: [50%, 100%]
       then: {block: until-reset}
@@ -88,6 +88,12 @@ spec:
     - {name: data, match: {api: x}, limit: {from: attrs.quota, else: 3, most: 6}, per: 10s, then: {block: until-reset}}
     - {name: data-tiers, match: {api: x}, refunds: true, limit: {from: attrs.quota, else: 3, most: 70}, tiers: [{when: 'attrs.plan == "own"', unlimited: true}], per: 10s, candidate: {limit: 4}, warn: 50%, then: {block: 3s, extend: true}}
     - {name: data-sum, match: {api: x}, count: {sum: cost}, limit: {from: attrs.quota, else: 3, most: 6.5}, per: 12s, window: hopping, every: 4s, then: {block: until-reset}}
+    - {name: nothing, match: {api: x}, refunds: true, reset_on: {api: done}, limit: 0, per: 10s, window: tumbling, then: {block: until-reset}}
+    - {name: nothing-exact, match: {api: x}, limit: 0, per: 6s, candidate: {limit: 1}, then: {block: until-reset}}
+    - {name: nothing-sum, match: {api: x}, count: {sum: cost}, limit: 2, per: 6s, candidate: {limit: 0}, then: {block: 3s}}
+    - {name: nothing-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 0, per: 9s, then: {block: until-reset}}
+    - {name: nothing-hops, match: {api: x}, limit: 0, per: 12s, window: hopping, every: 4s, tiers: [{when: 'attrs.plan == "pro"', limit: 2}], then: {block: 2s, extend: true}}
+    - {name: nothing-visit, match: {api: x}, limit: 0, gap: 4s, window: session, then: {block: until-reset}}
     - {name: hops-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 12s, window: hopping, every: 2s, warn: 50%, then: {block: until-reset}}
 `
 
@@ -168,7 +174,7 @@ func bookEventAt(roll dice, now *event.Micros, i int) *event.Event {
 	}
 	costs := []event.Decimal{event.One, event.One, event.One, 2 * event.One, event.One, 0, 5 * event.One}
 	e.Cost = costs[roll(len(costs))]
-	if plan := []string{"", "", "pro", "own"}[roll(4)]; plan != "" {
+	if plan := []string{"", "", "pro", "own", "shut"}[roll(5)]; plan != "" {
 		e.Attrs = append(e.Attrs, event.Attr{Name: "plan", Value: event.Value{Text: plan}})
 	}
 	if quota := []string{"", "", "1", "2.5", "5", "100", "0"}[roll(7)]; quota != "" {

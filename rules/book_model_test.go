@@ -94,7 +94,7 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 		added, adds, counted, took, cut := windows.Added{}, hit.Amount > 0, hit.Amount > 0, false, false
 		was, told := l.Window.Latest(l.window), l.live()
 		if len(l.window) == 0 || in.At >= l.leftUntil(was) {
-			told = 0
+			told = Unlimited
 		}
 		switch {
 		case hit.Refund:
@@ -141,7 +141,7 @@ func (b *book) step(in Input, exempt func(*Limit, event.Micros) bool) (repeat, u
 		}
 		spared := exempt(hit.Limit, l.latest(in.At, hit.Reset))
 		changes = append(changes, l.verdicts(in, added, adds, counted, took, hit.Reset, spared)...)
-		if is := l.live(); counted || took || told > 0 && is != told {
+		if is := l.live(); counted || took || told != Unlimited && is != told {
 			b.left = append(b.left, l.leaves(&in, added, told, hit.Reset, spared)...)
 		}
 		if adds && !spared {
@@ -207,7 +207,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 	live := l.live()
 	fell := false
 	for i, limit := range []event.Decimal{live, l.Candidate} {
-		if i == 1 && limit == 0 {
+		if i == 1 && !l.Tries {
 			continue
 		}
 		v := &l.slots[i]
@@ -225,10 +225,10 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 			if l.inForce(v, limit, in.At, t, counted, took, exempt); reset && l.Rule.reset.clear && !l.isOver(count, limit) {
 				v.on = false
 			}
-			if limit == 0 { // extended: by which it was issued
+			if limit == Unlimited { // extended: by which it was issued
 				change.Limit = v.shown
 			}
-		case then.None, !adds, exempt, limit == 0:
+		case then.None, !adds, exempt, limit == Unlimited:
 			v.on = false
 		default:
 			over := l.isOver(count, limit)
@@ -245,7 +245,7 @@ func (l *bookLimit) verdicts(in Input, added windows.Added, adds, counted, took,
 			change.Since, change.Until, v.shown = v.since, v.until, change.Limit
 			changes = append(changes, change)
 		case was.on && !v.on && t < was.until: // cleared
-			if change.State, change.Since, change.Until = verdict.Clear, t, t; limit == 0 {
+			if change.State, change.Since, change.Until = verdict.Clear, t, t; limit == Unlimited {
 				change.Limit = was.limit
 			}
 			v.lastUntil = t
@@ -280,10 +280,10 @@ func (l *bookLimit) latest(at event.Micros, reset bool) event.Micros {
 // leaves is 'quota': what an event leaves of the window that holds the key's latest time.
 func (l *bookLimit) leaves(in *Input, added windows.Added, told event.Decimal, reset, spared bool) []Left {
 	t, limit := l.latest(in.At, reset), l.live()
-	if !l.Quota || l.Rule.Mode == verdict.Shadow || spared || max(limit, told) == 0 || added.Ended && !l.isCurrent(in.At, t) {
+	if !l.Quota || l.Rule.Mode == verdict.Shadow || spared || max(limit, told) == Unlimited || added.Ended && !l.isCurrent(in.At, t) {
 		return nil
 	}
-	if limit == 0 {
+	if limit == Unlimited {
 		return []Left{{Limit: l.Limit, Since: t, Until: t}}
 	}
 	return []Left{{Limit: l.Limit, Of: limit, Count: l.Window.Count(l.window), Since: t, Until: l.leftUntil(t)}}
@@ -302,7 +302,7 @@ func (l *bookLimit) leftUntil(t event.Micros) event.Micros {
 func (l *bookLimit) isAbove(in *Input, added windows.Added, cut bool) []Above {
 	limit := l.live()
 	tried := strings.HasSuffix(l.Name, "/candidate")
-	if limit == 0 || l.Rule.Then.None && l.Rule.Strict == nil || tried || added.Count <= limit && !cut {
+	if limit == Unlimited || l.Rule.Then.None && l.Rule.Strict == nil || tried || added.Count <= limit && !cut {
 		return nil
 	}
 	a := Above{Limit: l.Limit, Shadow: l.Rule.Mode == verdict.Shadow, Since: event.NoTime}
@@ -337,7 +337,7 @@ func (l *bookLimit) isOver(count, limit event.Decimal) bool {
 		tokens := limit - count
 		return tokens < 0 || reached && tokens < event.One
 	}
-	return count > limit || reached && count == limit
+	return count > limit || reached && count == limit && limit > 0 // 0 is not reached by nothing
 }
 
 // inForce goes on with a verdict that is in force at t.
@@ -349,10 +349,10 @@ func (l *bookLimit) inForce(v *bookVerdict, limit event.Decimal, at, t event.Mic
 	case exempt:
 		v.on = false
 		return
-	case then.UntilReset && limit == 0:
+	case then.UntilReset && limit == Unlimited:
 		end = t
 	case then.UntilReset:
-		end = l.Window.Below(l.window, limit)
+		end = l.below(limit)
 	case then.Extend && counted:
 		step := then.Steps[min(max(v.falls, 1), len(then.Steps))-1]
 		end, grain = max(end, at+step), max(step/60, 100*event.Millisecond)
@@ -370,9 +370,18 @@ func (l *bookLimit) inForce(v *bookVerdict, limit event.Decimal, at, t event.Mic
 		}
 		v.lastUntil = v.until
 	}
-	if limit > 0 {
+	if limit != Unlimited {
 		v.limit = limit
 	}
+}
+
+// below is the end of a quota: of one with a limit of 0, when the window holds nothing.
+func (l *bookLimit) below(limit event.Decimal) event.Micros {
+	const least = event.Decimal(1)
+	if limit == 0 {
+		limit = least
+	}
+	return l.Window.Below(l.window, limit)
 }
 
 // fall is a new verdict.
@@ -384,7 +393,7 @@ func (l *bookLimit) fall(v *bookVerdict, limit event.Decimal, t event.Micros) {
 	v.falls++
 	v.since, v.limit = t, limit
 	if then.UntilReset {
-		v.until = l.Window.Below(l.window, limit)
+		v.until = l.below(limit)
 	} else {
 		n := 1
 		if then.Escalates {

@@ -16,7 +16,7 @@ func (b *book) tell(in Input, exempt func(*Limit, event.Micros) bool) (changes [
 		}
 		before := l.live()
 		if len(l.window) == 0 || in.At >= l.leftUntil(counted) {
-			before = 0
+			before = Unlimited
 		}
 		l.tier, l.told, l.toldAt = hit.Tier, hit.Told, in.At
 		t, live, v := max(in.At, counted), l.live(), &l.slots[0]
@@ -26,7 +26,7 @@ func (b *book) tell(in Input, exempt func(*Limit, event.Micros) bool) (changes [
 			change := bookChange{Rule: l.Name, Mode: l.Rule.Mode, Count: l.Window.Count(l.window), Limit: live, Since: v.since, Until: v.until}
 			switch {
 			case !v.on:
-				if change.State, change.Since, change.Until = verdict.Clear, t, t; live == 0 {
+				if change.State, change.Since, change.Until = verdict.Clear, t, t; live == Unlimited {
 					change.Limit = was.limit
 				}
 				v.lastUntil = t
@@ -35,12 +35,12 @@ func (b *book) tell(in Input, exempt func(*Limit, event.Micros) bool) (changes [
 				changes = append(changes, change)
 			}
 		}
-		if !l.Quota || l.Rule.Mode == verdict.Shadow || spared || before == 0 || live == before {
+		if !l.Quota || l.Rule.Mode == verdict.Shadow || spared || before == Unlimited || live == before {
 			continue
 		}
 		left := Left{Limit: l.Limit, Of: live, Count: l.Window.CountAt(l.window, t), Since: t, Until: t}
-		if live == 0 {
-			left.Count = 0
+		if live == Unlimited {
+			left.Of, left.Count = 0, 0
 		} else if left.Until = l.leftUntil(t); l.Window.Kind.Slides() {
 			left.Until = counted + l.Window.Per
 		}

@@ -112,7 +112,7 @@ func (r *timedRig) compare(t *testing.T, l *Limit, e *event.Event) {
 				limit = l.Tiers[hit.Tier-1].Limit
 			}
 		}
-		if limit == 0 || l.Window.CountAt(window, end) < limit {
+		if limit == Unlimited || l.Window.CountAt(window, end) < limit {
 			break
 		}
 	}

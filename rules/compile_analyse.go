@@ -191,7 +191,7 @@ func (c *analyst) fewValues(l *Limit) {
 	values, ok := c.solver.And(c.counts, logic.Of(term, c.base(term))).Values(term)
 	most, least := event.One.TimesInt(int64(len(values))), l.Limit
 	for i := range l.Tiers {
-		if l.Tiers[i].Limit > 0 {
+		if l.Tiers[i].Limit != Unlimited {
 			least = min(least, l.Tiers[i].Limit)
 		}
 	}

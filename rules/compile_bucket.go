@@ -16,6 +16,9 @@ func (c *limitReader) bucket() bool {
 		return false
 	}
 	l, w := c.l, c.w
+	if !hasRate(c) {
+		return false
+	}
 	l.Window.Limit, l.Burst = l.Limit, l.Limit
 	if n := w.get("burst"); n != nil && !(draftReader{c}).burst(n) {
 		l.Burst = c.number(n, "burst", l.Rule)
@@ -29,6 +32,15 @@ func (c *limitReader) bucket() bool {
 	}
 	l.bound()
 	return l.Burst > 0
+}
+
+// hasRate reports a bucket that would never drain.
+func hasRate(c *limitReader) bool {
+	zero := c.l.Limit == 0 || c.l.Tries && c.l.Candidate == 0
+	if zero {
+		c.Fail(cmp.Or(c.o.At("limit"), c.w.get("window")), "window: tumbling with limit: 0 allows nothing", "a bucket's limit is a rate, and 0 would never give a token")
+	}
+	return !zero
 }
 
 // debt reads by how much a bucket may be overdrawn, in bursts.

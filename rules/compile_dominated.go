@@ -18,7 +18,7 @@ func (c *analyst) dominated() {
 
 // isBare reports whether a limit is one number for all keys, about which nobody is told.
 func isBare(l *Limit) bool {
-	return !l.Shadow && !l.InFlight && !l.Quota && l.Candidate == 0 && len(l.Warn) == 0 && !l.asks() && l.overrides == nil && !l.Window.Kind.HasRate()
+	return !l.Shadow && !l.InFlight && !l.Quota && !l.Tries && len(l.Warn) == 0 && !l.asks() && l.overrides == nil && !l.Window.Kind.HasRate()
 }
 
 // covers reports whether a limit's window, whenever it is asked, holds all that another one's does.

@@ -86,18 +86,18 @@ func (s *Set) finish() {
 func judgedHash(l *Limit) JudgedBy {
 	h := sha256.New()
 	t := &l.Rule.Then
-	fmt.Fprintf(h, "%d %d %d %t %t %t %v %d\x00", l.threshold(), l.Candidate, l.Window.Limit, t.None, t.UntilReset, t.reached(), t.Steps, l.Rule.Mode)
+	fmt.Fprintf(h, "%d %d %d %t %t %t %v %d\x00", l.threshold(), hashedCandidate(l), l.Window.Limit, t.None, t.UntilReset, t.reached(), t.Steps, l.Rule.Mode)
 	if l.Window.Most > 0 {
 		fmt.Fprintf(h, "most %d\x00", l.Window.Most)
 	}
 	for _, tier := range l.Tiers {
-		fmt.Fprintf(h, "tier %d %q\x00", tier.Limit, tier.text)
+		fmt.Fprintf(h, "tier %d %q\x00", hashedLimit(tier.Limit), tier.text)
 	}
 	if l.Told != nil {
 		fmt.Fprintf(h, "told %q %d\x00", l.Told.Attr, l.Told.Most)
 	}
 	for _, o := range l.Overrides() {
-		fmt.Fprintf(h, "override %q %d %d\x00", o.Key, o.Limit, o.Until)
+		fmt.Fprintf(h, "override %q %d %d\x00", o.Key, hashedLimit(o.Limit), o.Until)
 	}
 	for _, e := range l.Rule.exempt {
 		fmt.Fprintf(h, "exempt %q %d\x00", e.Key, e.Expires)
@@ -106,6 +106,24 @@ func judgedHash(l *Limit) JudgedBy {
 		}
 	}
 	return JudgedBy(h.Sum(nil))
+}
+
+// hashedLimit is a limit as the hash has it: 0 was unlimited before there were limits of 0.
+func hashedLimit(limit event.Decimal) event.Decimal {
+	switch limit {
+	case Unlimited:
+		return 0
+	case 0:
+		return Unlimited
+	}
+	return limit
+}
+
+func hashedCandidate(l *Limit) event.Decimal {
+	if l.Tries {
+		return hashedLimit(l.Candidate)
+	}
+	return 0
 }
 
 // displayHash is of what a verdict shows besides its numbers and times; never 0.

@@ -62,13 +62,21 @@ func emptyOr(n *yaml.Node) string {
 // limit reads one limit.
 func (c *ruleReader) limit(o *document.Object, name string, w, own windowFields) {
 	before := c.Mistakes()
-	lr := &limitReader{compiler: c.compiler, l: &Limit{Rule: c.r, Name: name, Warn: c.r.warn}, o: o, w: w, own: own}
+	lr := &limitReader{compiler: c.compiler, l: &Limit{Rule: c.r, Name: name, Limit: Unlimited, Warn: c.r.warn}, o: o, w: w, own: own}
 	c.limitAt[lr.l] = o.At("limit")
 	readFields(limitFields, lr, o)
-	if lr.window() && c.Mistakes() == before && lr.l.Limit != 0 {
+	if lr.window() && c.Mistakes() == before && lr.l.Limit != Unlimited {
 		lr.checkStrict()
+		checkNotices(lr)
 		lr.add(lr.l)
 		lr.ownCandidate()
+	}
+}
+
+// checkNotices reports notices of a limit that has no shares.
+func checkNotices(c *limitReader) {
+	if l := c.l; len(l.Warn) > 0 && !l.Window.Kind.HasRate() && l.largestLive() == 0 {
+		c.Fail(c.o.At("limit"), "leave it out: nothing is a share of 0", "a limit of 0 gives no notices, and the rule has `warn`")
 	}
 }
 
@@ -109,7 +117,7 @@ func (c *limitReader) warnHeavy(l *Limit) {
 		return
 	}
 	for _, a := range l.Rule.match.apis {
-		if event.One.TimesInt(a.weight) > l.threshold() && !l.Shadow {
+		if event.One.TimesInt(a.weight) > l.threshold() && l.threshold() > 0 && !l.Shadow {
 			c.Warn(c.o.Get("limit"), "", "one event of %s weighs %d, more than the limit", a.pattern, a.weight)
 			return
 		}
@@ -121,7 +129,7 @@ func (c *limitReader) warnHeavy(l *Limit) {
 // own.
 func (c *limitReader) ownCandidate() {
 	l, apart := c.l, windowKinds[c.l.Window.Kind].candidate
-	if l.Candidate == 0 {
+	if !l.Tries {
 		return
 	}
 	try := &Limit{
@@ -135,6 +143,6 @@ func (c *limitReader) ownCandidate() {
 	default:
 		return
 	}
-	l.Candidate = 0
+	l.Candidate, l.Tries = 0, false
 	c.add(try)
 }

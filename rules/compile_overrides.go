@@ -158,12 +158,12 @@ func (c *overrideReader) override(row []string) {
 	c.l.overrides[key] = o
 }
 
-// number reads a limit; 0 is unlimited, or a mistake.
+// number reads a limit; Unlimited may be a mistake.
 func (c *overrideReader) number(i int, text string) event.Decimal {
 	if text == "unlimited" {
-		return 0
+		return Unlimited
 	}
-	n, problem, hint := scalar.ParseNumber(scalar.PlainNumber(text))
+	n, problem, hint := scalar.ParseLimit(scalar.PlainNumber(text))
 	strict := c.l.Rule.Strict != nil
 	switch {
 	case problem != "":
@@ -175,7 +175,7 @@ func (c *overrideReader) number(i int, text string) event.Decimal {
 	default:
 		return n
 	}
-	return 0
+	return Unlimited
 }
 
 // field is the place of a value in the row that was read last.

@@ -40,7 +40,7 @@ func (s *Set) LargestState() (bytes int, dims []string) {
 func largestSection(l *Limit) int {
 	size := sectionBytes + l.Window.MaxBytes()
 	slots := 1
-	if l.Candidate > 0 {
+	if l.Tries {
 		slots = 2
 	}
 	if l.Rule.Then.None {

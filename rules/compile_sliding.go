@@ -34,7 +34,7 @@ func (c *limitReader) sliding() bool {
 func (c *limitReader) resolution(n *yaml.Node) {
 	l := c.l
 	s := &l.Window
-	panes := !s.Exact || l.Candidate > 0 && !l.isExact(l.Candidate)
+	panes := !s.Exact || l.Tries && !l.isExact(l.Candidate)
 	resolution, ok := c.duration(n, "resolution")
 	switch {
 	case !ok:
@@ -47,7 +47,7 @@ func (c *limitReader) resolution(n *yaml.Node) {
 	case !s.Exact:
 		s.Resolution, l.panes = resolution, resolution
 	default:
-		if l.panes = resolution; !panes && c.own.get("resolution") != nil && l.Limit > 0 {
+		if l.panes = resolution; !panes && c.own.get("resolution") != nil && l.Limit != Unlimited {
 			c.Warn(n, "", "resolution changes nothing here: up to a limit of %d, a sliding window is exact", windows.ExactLimit)
 		}
 	}
@@ -82,5 +82,5 @@ func otherForm(l *Limit) windows.Spec {
 
 // isExact reports whether times are kept for what is compared with a number.
 func (l *Limit) isExact(number event.Decimal) bool {
-	return l.Rule.Count != CountSum && l.Limit > 0 && number <= windows.ExactLimit*event.One
+	return l.Rule.Count != CountSum && l.Limit != Unlimited && number <= windows.ExactLimit*event.One
 }

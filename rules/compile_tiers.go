@@ -45,9 +45,10 @@ func (c *limitReader) tiers(n *yaml.Node, in *place[*limitReader]) {
 		case limit != nil && unlimited != nil:
 			c.Fail(unlimited, "", "a tier has `limit` or `unlimited`, not both")
 		case limit != nil:
-			tier.Limit = c.number(limit, "limit", c.l.Rule)
+			tier.Limit = limitNumber(c.compiler, limit, "limit", c.l.Rule)
 			c.atMost(limit, tier.Limit)
 		case unlimited != nil:
+			tier.Limit = Unlimited
 			if !c.Bool(unlimited, "unlimited") {
 				c.Fail(unlimited, "leave it out, and write a limit", "`unlimited` is true, or not there")
 			}
@@ -70,9 +71,10 @@ func (c *limitReader) candidate(n *yaml.Node, in *place[*limitReader]) {
 	}
 	l := c.l
 	if n := o.Get("limit"); n != nil {
-		l.Candidate = c.number(n, "limit", l.Rule)
+		l.Candidate = limitNumber(c.compiler, n, "limit", l.Rule)
+		l.Tries = l.Candidate != Unlimited
 		c.atMost(n, l.Candidate)
-		if l.Candidate > 0 && l.Candidate == l.Limit {
+		if l.Tries && l.Candidate == l.Limit {
 			c.Warn(n, "", "the candidate's limit is the live one's")
 		}
 	}

@@ -18,7 +18,7 @@ func (c toldReader) limit(n *yaml.Node, in *place[toldReader]) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		c.l.Limit = c.numberAtMost(n, "limit")
+		c.l.Limit = c.numberAtMost(n, "limit", limitNumber)
 		return
 	}
 	if len(n.Content) == 0 {
@@ -33,8 +33,8 @@ func (c toldReader) limit(n *yaml.Node, in *place[toldReader]) {
 }
 
 // numberAtMost reads a number that the limit may have.
-func (c toldReader) numberAtMost(n *yaml.Node, what string) event.Decimal {
-	number := c.number(n, what, c.l.Rule)
+func (c toldReader) numberAtMost(n *yaml.Node, what string, read func(*compiler, *yaml.Node, string, *Rule) event.Decimal) event.Decimal {
+	number := read(c.compiler, n, what, c.l.Rule)
 	c.atMost(n, number)
 	return number
 }

@@ -101,32 +101,38 @@ func (c *compiler) percentage(n *yaml.Node, what string) (share event.Decimal, t
 	return 0, "", false
 }
 
-// number reads what a rule's counts are compared with.
+// number reads a positive number that a rule's counts are compared with.
 func (c *compiler) number(n *yaml.Node, what string, r *Rule) event.Decimal {
+	return max(parsed(c, n, what, r, scalar.ParseNumber), 0)
+}
+
+// limitNumber reads a limit, which may be 0; Unlimited after a mistake.
+func limitNumber(c *compiler, n *yaml.Node, what string, r *Rule) event.Decimal {
+	return parsed(c, n, what, r, scalar.ParseLimit)
+}
+
+func parsed(c *compiler, n *yaml.Node, what string, r *Rule, parse func(string) (event.Decimal, string, string)) event.Decimal {
 	s, ok := c.Text(n, what)
 	if !ok {
-		return 0
+		return Unlimited
 	}
 	if s == "unlimited" {
 		c.Fail(n, "an unlimited tier is written {when: …, unlimited: true}", "%s: a number, not %q", what, s)
-		return 0
+		return Unlimited
 	}
 	if s == suggestWord {
 		c.Fail(n, "`tallygate suggest` finds a number in past events, for `limit` and a bucket's `burst`: it reads a file with this word",
 			"%s: `suggest` is no number yet", what)
-		return 0
+		return Unlimited
 	}
-	d, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
+	d, problem, hint := parse(scalar.PlainNumber(s))
 	switch {
 	case problem != "":
-		if zero := scalar.PlainNumber(s); what == "limit" && hint == "" && strings.Trim(zero, "0.") == "" {
-			hint = "a limit says how much is allowed: what never is, the service itself refuses; limit: 1 with then: {at: reached} blocks after the first"
-		}
 		c.Fail(n, hint, "%s: %s", what, problem)
-		return 0
+		return Unlimited
 	case r.Count != CountSum && !d.Whole():
 		c.Fail(n, "only the limit of a sum may be a fraction", "%s: events are counted in whole numbers, not %s", what, s)
-		return 0
+		return Unlimited
 	}
 	return d
 }

@@ -15,7 +15,7 @@ type Counter struct {
 // NewCounter returns a Counter for limits of a set.
 func NewCounter(set *Set, of []*Limit) *Counter { return &Counter{set.NewStepper(), of} }
 
-// Counts calls each with what a key has counted at now, and its limit (0 is unlimited), under those of the limits
+// Counts calls each with what a key has counted at now, and its limit, which may be Unlimited, under those of the limits
 // that count by its dimensions. They are the numbers of Explain. state is as for Step.
 func (c *Counter) Counts(state, key []byte, now event.Micros, each func(i int, count, limit event.Decimal)) error {
 	p := c.stepper
@@ -36,7 +36,7 @@ func (c *Counter) Counts(state, key []byte, now event.Micros, each func(i int, c
 	return nil
 }
 
-// NumberOf is the limit of a key for which nothing tells another one; 0 is unlimited. same is false if keys may have
+// NumberOf is the limit of a key for which nothing tells another one. same is false if keys may have
 // limits of their own: by tiers, attributes of events, or overrides.
 func NumberOf(l *Limit) (limit event.Decimal, same bool) {
 	return l.threshold(), len(l.Tiers) == 0 && l.Told == nil && len(l.overrides) == 0

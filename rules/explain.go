@@ -15,7 +15,8 @@ type Explanation struct {
 	Public    string           `json:"public,omitempty"` // the rule's public name
 	Window    string           `json:"window"`
 	Count     event.Decimal    `json:"count"`
-	Limit     event.Decimal    `json:"limit"`                // of the key's tier; a bucket's burst; 0: unlimited
+	Limit     event.Decimal    `json:"limit"`                // of the key's tier; a bucket's burst; 0: unlimited, or closed
+	Closed    bool             `json:"closed,omitempty"`     // the limit is 0: it allows nothing
 	Left      event.Decimal    `json:"left"`                 // limit - count, 0 above the limit, and when it is unlimited
 	Tier      int              `json:"tier,omitempty"`       // the number of the tier, from 1; 0: none
 	LimitFrom string           `json:"limit_from,omitempty"` // what tells the limit besides the rule: an attribute, or overrides
@@ -81,12 +82,12 @@ func (p *counts) explain(l *Limit, window, key []byte, dims []event.Dim, now eve
 		Public:  l.Rule.Public,
 		Window:  l.Window.Kind.String(),
 		Count:   l.Window.CountAt(window, now),
-		Limit:   f.limit,
 		Tier:    l.tierNumber(tier),
 		FreesAt: event.NoTime,
 		Mode:    l.Rule.Mode,
 		Counted: l.Window.Latest(window),
 	}
+	e.Limit, e.Closed = shown(f.limit)
 	e.LimitFrom = l.source(x, tier, key, now)
 	if x.WasReset {
 		e.Reset = x.Reset
@@ -97,7 +98,7 @@ func (p *counts) explain(l *Limit, window, key []byte, dims []event.Dim, now eve
 	}
 	e.Estimated = l.Window.Estimate && e.Count > windows.ExactDistinct*event.One
 	e.From, e.Until = l.Window.Bounds(window, now)
-	if e.Limit > 0 && e.Count >= l.Window.Full(e.Limit) && len(window) > 0 {
+	if f.limit != Unlimited && e.Count >= full(&l.Window, f.limit) && len(window) > 0 {
 		var anew bool
 		if e.FreesAt, anew = f.below(l); anew {
 			e.Frees = "another limit by time"

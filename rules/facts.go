@@ -2,6 +2,7 @@ package rules
 
 import (
 	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/rules/internal/keystate"
 	"github.com/tallygate/tallygate/windows"
 )
 
@@ -23,7 +24,7 @@ type facts struct {
 	whole   event.Decimal // a bucket's level with all of the event, also what was cut off
 	latest  event.Micros  // when it judges: the limit's latest time
 	at      event.Micros  // the event's own time
-	limit   event.Decimal // 0: unlimited
+	limit   event.Decimal // may be Unlimited
 	ahead   *forecast     // nil: no other limit comes into force by time alone
 	adds    bool          // the event added something: a verdict may be issued
 	counts  bool          // it was counted: a penalty may be extended
@@ -47,7 +48,15 @@ func (f *facts) below(l *Limit) (until event.Micros, exact bool) {
 	if f.ahead != nil {
 		return f.ahead.below(l, f.window, f.latest)
 	}
-	return l.Window.Below(f.window, f.limit), false
+	return below(&l.Window, f.window, f.limit), false
+}
+
+// orIssued is the limit that a block shows: under an unlimited tier that by which it was issued stays.
+func (f *facts) orIssued(b *keystate.Block) event.Decimal {
+	if f.limit == Unlimited {
+		return b.Limit
+	}
+	return f.limit
 }
 
 // tooHigh reports whether the level that an event with a permit finds may be too high: a bucket counts a

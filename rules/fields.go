@@ -202,7 +202,7 @@ var tierPlace = place[*limitReader]{
 	},
 	fields: []field[*limitReader]{
 		{fieldDoc{"when", "when", "for which events it is", false}, nil},
-		{fieldDoc{"limit", "number", "the limit of their keys", false}, nil},
+		{fieldDoc{"limit", "allowed", "the limit of their keys", false}, nil},
 		{fieldDoc{"unlimited", `{"const": true}`, "`true`: they have none", false}, nil},
 	},
 }
@@ -215,8 +215,12 @@ var toldPlace = place[toldReader]{
 	},
 	fields: []field[toldReader]{
 		{fieldDoc{"from", `{"type": "string", "pattern": "^attrs\\..+$"}`, "the attribute, as `attrs.NAME`: a number", true}, toldReader.from},
-		{fieldDoc{"else", "number", "the limit where the latest event does not have it, or has no positive number there", true}, func(c toldReader, n *yaml.Node) { c.l.Limit = c.numberAtMost(n, "else") }},
-		{fieldDoc{"most", "number", "what it tells at most", true}, func(c toldReader, n *yaml.Node) { c.l.Told.Most = c.numberAtMost(n, "most") }},
+		{fieldDoc{"else", "allowed", "the limit where the latest event does not have it, or has no number there", true}, func(c toldReader, n *yaml.Node) {
+			c.l.Limit = c.numberAtMost(n, "else", limitNumber)
+		}},
+		{fieldDoc{"most", "number", "what it tells at most", true}, func(c toldReader, n *yaml.Node) {
+			c.l.Told.Most = c.numberAtMost(n, "most", (*compiler).number)
+		}},
 	},
 }
 
@@ -259,7 +263,7 @@ var candidatePlace = place[*limitReader]{
 		what: "candidate",
 		doc:  "The same counts, judged by another limit as well; its verdicts are shadow ones, named rule/candidate.",
 	},
-	fields: []field[*limitReader]{{fieldDoc{"limit", "number", "the limit that is tried", true}, nil}},
+	fields: []field[*limitReader]{{fieldDoc{"limit", "allowed", "the limit that is tried", true}, nil}},
 }
 
 // Fields that stand in several places.
@@ -267,8 +271,8 @@ var (
 	keyDoc     = fieldDoc{"key", "key", "[what to count by](#key); default `uid`. With `scope: instance` also `[]` for all requests together", false}
 	outcomeDoc = fieldDoc{"outcome", "values", "a value, or a list of values; `*` is every one. Default: every one but `limited`", false}
 	modeDoc    = fieldDoc{"mode", "mode", "`enforce` (default), or `shadow`: verdicts are published and shown, and deny nothing", false}
-	limitDoc   = fieldDoc{"limit", `{"anyOf": [{"$ref": "#/$defs/number"}, {"$ref": "#/$defs/told"}]}`,
-		"a positive number, such as `100`, `100k` or `1MiB`; or `{from: attrs.quota, else: 100, most: 10k}`: [an attribute](#limits-that-are-data)", false}
+	limitDoc   = fieldDoc{"limit", `{"anyOf": [{"$ref": "#/$defs/allowed"}, {"$ref": "#/$defs/told"}]}`,
+		"a number of at least 0, such as `100`, `100k` or `1MiB`; or `{from: attrs.quota, else: 100, most: 10k}`: [an attribute](#limits-that-are-data)", false}
 	overridesDoc = fieldDoc{"overrides", `{"type": "string", "minLength": 1}`, "a CSV file with [limits of single keys](#limits-that-are-data)", false}
 	tiersDoc     = fieldDoc{"tiers", `{"type": "array", "minItems": 1, "maxItems": 32, "items": {"$ref": "#/$defs/tier"}}`,
 		"[other limits](#tiers-and-candidates) for some keys: the first whose `when` holds for the event counts", false}

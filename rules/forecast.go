@@ -46,7 +46,7 @@ func (n *forecast) below(l *Limit, window []byte, at event.Micros) (until event.
 	for now := at; ; {
 		limit, ends := n.limitUntil(l, now)
 		falls := now
-		if limit > 0 {
+		if limit != Unlimited {
 			falls = max(n.fall(l, window, limit), now)
 		}
 		if falls < ends || ends >= event.MaxTime || l.clockStep > 0 && ends-at > reach*l.clockStep {
@@ -63,7 +63,7 @@ func (n *forecast) fall(l *Limit, window []byte, limit event.Decimal) event.Micr
 			return f.at
 		}
 	}
-	at := l.Window.Below(window, limit)
+	at := below(&l.Window, window, limit)
 	n.falls = append(n.falls, fall{limit, at})
 	return at
 }

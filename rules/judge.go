@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"math/bits"
 
 	"github.com/tallygate/tallygate/event"
@@ -12,7 +11,7 @@ import (
 
 // CandidateName names the verdicts of the limit's candidate; "" when it has none.
 func (l *Limit) CandidateName() string {
-	if l.Candidate == 0 {
+	if !l.Tries {
 		return ""
 	}
 	return l.Name + candidateSuffix
@@ -29,7 +28,7 @@ func (l *Limit) judge(s *keystate.Slot, f *facts) outcome {
 	if s.Had && f.latest < s.Block.Until {
 		return l.holds(s, f)
 	}
-	if !f.adds || f.exempt || f.limit == 0 || l.Rule.Then.None {
+	if !f.adds || f.exempt || f.limit == Unlimited || l.Rule.Then.None {
 		return none
 	}
 	count, over := l.over(f)
@@ -49,14 +48,14 @@ func (l *Limit) quiet(added windows.Added) bool {
 // quietest is the greatest count that triggers no verdict: see passes.
 func (l *Limit) quietest() event.Decimal {
 	if l.Rule.Then.reached() {
-		return l.Window.Full(l.threshold()) - 1
+		return full(&l.Window, l.threshold()) - 1
 	}
 	return l.threshold()
 }
 
 // isPlain reports whether an event without a block to look after only adds to a window.
 func (l *Limit) isPlain() bool {
-	return !l.asks() && !l.Sought && l.Candidate == 0 && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds && !l.Quota
+	return !l.asks() && !l.Sought && !l.Tries && len(l.Warn) == 0 && l.Rule.Count != CountDistinct && !l.Rule.Refunds && !l.Quota
 }
 
 // holds goes on with a block that is in force.
@@ -73,7 +72,7 @@ func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 		if until := keystate.Later(f.at, t.step(s.Steps)); until > s.Block.Until {
 			s.Block.Until = roundUp(until, l.grain(s))
 			s.Block.Count = l.Window.Count(f.window)
-			if f.limit > 0 { // under an unlimited tier the limit that it issued by stays
+			if f.limit != Unlimited { // under an unlimited tier the limit that it issued by stays
 				s.Block.Limit = f.limit
 			}
 			return moved
@@ -95,7 +94,7 @@ func (l *Limit) grain(s *keystate.Slot) event.Micros {
 // that a refund, a tier or another limit made earlier is published as it is.
 func (l *Limit) follow(s *keystate.Slot, f *facts) outcome {
 	until, exact := f.latest, false
-	if f.limit > 0 {
+	if f.limit != Unlimited {
 		until, exact = f.below(l)
 	}
 	b := &s.Block
@@ -105,7 +104,7 @@ func (l *Limit) follow(s *keystate.Slot, f *facts) outcome {
 	case until > b.Until:
 		b.Until = l.ahead(until, f.latest)
 	case until == b.Until: // the next judgement is to see that the limit changed, if it did
-		b.Limit = cmp.Or(f.limit, b.Limit)
+		b.Limit = f.orIssued(b)
 		return held
 	case !f.took && b.Limit == f.limit && !((f.changed || f.ahead != nil) && (exact || l.ahead(until, f.latest) < b.Until)):
 		return held // what was published is rounded up
@@ -114,7 +113,7 @@ func (l *Limit) follow(s *keystate.Slot, f *facts) outcome {
 	default:
 		b.Until = until
 	}
-	b.Count, b.Limit = l.Window.Count(f.window), cmp.Or(f.limit, b.Limit)
+	b.Count, b.Limit = l.Window.Count(f.window), f.orIssued(b)
 	return moved
 }
 
@@ -194,7 +193,7 @@ func (l *Limit) over(f *facts) (count event.Decimal, over bool) {
 // passes tells whether a verdict is issued at a count: where the limit is reached, or exceeded.
 func (l *Limit) passes(count, limit event.Decimal) bool {
 	if l.Rule.Then.reached() {
-		return count >= l.Window.Full(limit)
+		return count >= full(&l.Window, limit)
 	}
 	return count > limit
 }

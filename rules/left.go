@@ -9,14 +9,14 @@ import (
 // Left is a key's remainder under a limit with `quota`, as it is published, without Seq.
 type Left struct {
 	Limit *Limit
-	Of    event.Decimal // the limit of the key's tier, a bucket's burst; 0: from Since on nothing is known
+	Of    event.Decimal // the limit of the key's tier, a bucket's burst
 	Count event.Decimal
 	Since event.Micros // the latest time that was counted
 	Until event.Micros // when the window ends, or nothing of the count is left, if nothing more happens
 }
 
 // Over reports whether the Left only ends what was said before.
-func (l *Left) Over() bool { return l.Of == 0 || l.Until <= l.Since }
+func (l *Left) Over() bool { return l.Until <= l.Since }
 
 // Verdict is a Left as the world sees it. The key's dimensions are shared.
 func (l *Left) Verdict(key []event.Dim) verdict.Verdict {
@@ -62,7 +62,7 @@ func (p *Stepper) LeftNow(state, key []byte) []Left {
 // something may have been said: see toldBy. What went into an ended window alone leaves the current
 // one's count as it was.
 func (p *report) leftBy(l *Limit, f *facts, before event.Decimal) {
-	tier := before > 0 && f.limit != before // it is another one
+	tier := before != Unlimited && f.limit != before // it is another one
 	if f.exempt || !f.counts && !f.took && !tier {
 		return
 	}
@@ -75,7 +75,7 @@ func (p *report) leftBy(l *Limit, f *facts, before event.Decimal) {
 // that are exempt now, and under rules that are in shadow mode now.
 func (p *report) leftAnew(l *Limit, f *facts, shadow bool) {
 	switch {
-	case f.exempt || shadow || f.limit == 0:
+	case f.exempt || shadow || f.limit == Unlimited:
 		p.leftOver(l, f.latest)
 	case l.Window.CountAt(f.window, f.latest) > 0:
 		p.noteLeft(l, f.window, f.limit, f.limit, f.latest)
@@ -86,9 +86,9 @@ func (p *report) leftAnew(l *Limit, f *facts, shadow bool) {
 // limit ends what was said by the limit of the tier before.
 func (p *report) noteLeft(l *Limit, window []byte, limit, before event.Decimal, at event.Micros) {
 	switch {
-	case limit > 0:
+	case limit != Unlimited:
 		p.left = append(p.left, Left{Limit: l, Of: limit, Count: l.Window.CountAt(window, at), Since: at, Until: leftUntil(l, window, at)})
-	case before > 0:
+	case before != Unlimited:
 		p.leftOver(l, at)
 	}
 }
@@ -110,9 +110,10 @@ func leftUntil(l *Limit, window []byte, at event.Micros) event.Micros {
 	return until
 }
 
-// toldBy is the limit by which something may have been said that is still known when an event comes; 0
-// for none.
+// toldBy is the limit by which something may have been said that is still known when an event comes;
+// Unlimited for none.
 func toldBy(l *Limit, x *keystate.Extras, window, key []byte, at event.Micros) (limit event.Decimal) {
+	limit = Unlimited
 	if latest := l.Window.Latest(window); l.Quota && len(window) > 0 && at < leftUntil(l, window, latest) {
 		limit, _ = l.toldLimit(x, key, latest)
 	}

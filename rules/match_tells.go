@@ -61,7 +61,7 @@ func (m *Matcher) toldTier(l *Limit, at event.Micros) (number int, told event.De
 	case bad:
 		m.Skipped = append(m.Skipped, Skip{Rule: l.Rule, Reason: SkipLimit})
 		return 0, 0, true
-	case told == 0:
+	case told == Unlimited:
 		return 0, 0, false
 	}
 	return len(l.Tiers) + 1, told, true

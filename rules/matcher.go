@@ -126,7 +126,7 @@ func (m *Matcher) tier(l *Limit, e *event.Event, at event.Micros) (number int, t
 	case bad:
 		m.Skipped = append(m.Skipped, Skip{Rule: l.Rule, Reason: SkipLimit})
 		return 0, 0
-	case told == 0:
+	case told == Unlimited:
 		return 0, 0
 	}
 	return len(l.Tiers) + 1, told

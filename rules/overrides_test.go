@@ -98,7 +98,7 @@ func TestSentencesOverridesAreLimitsOfSingleKeys(t *testing.T) {
 	if got := fmt.Sprint(r.send(noon, "7", shop, pro)); got != "[b block 2 of 1.5]" {
 		t.Error(got)
 	}
-	if limits := set.Limits[0].Overrides(); len(limits) != 3 || limits[0].Reason != "Black Friday, again" || limits[1].Limit != 0 {
+	if limits := set.Limits[0].Overrides(); len(limits) != 3 || limits[0].Reason != "Black Friday, again" || limits[1].Limit != Unlimited {
 		t.Errorf("%+v", limits)
 	}
 }
@@ -154,10 +154,10 @@ func TestOverridesOfRequests(t *testing.T) {
 			want event.Decimal
 		}{
 			{"1", noon, 7}, {"1", event.NoTime, 7}, {"2", noon, 7}, {"2", noon + event.Second, 4}, {"2", event.NoTime, 4},
-			{"3", noon, 2}, {"3", event.NoTime, 2}, {"3", noon + event.Second, 4}, {"4", noon, 0}, {"5", noon, 4},
+			{"3", noon, 2}, {"3", event.NoTime, 2}, {"3", noon + event.Second, 4}, {"4", noon, -1}, {"5", noon, 4},
 		} {
 			wants := q.Wants(&event.Event{API: "x", UID: tt.uid, Cost: event.One, Attrs: []event.Attr{quotaAttr("4")}}, tt.at)
-			if len(wants) != 1 || wants[0].Threshold != tt.want*event.One || wants[0].AnyTier {
+			if len(wants) != 1 || wants[0].Threshold != max(tt.want*event.One, Unlimited) || wants[0].AnyTier {
 				t.Errorf("%s, uid %s at %d: %+v, want %d", name, tt.uid, tt.at, wants, tt.want)
 			}
 		}
@@ -186,9 +186,9 @@ func TestSentencesCheckNamesBadRowsOfOverrides(t *testing.T) {
 		"no limit":   {"uid\n", []string{"1:1: the column limit is missing"}},
 		"a misprint": {"uid,limt\n", []string{"1:1: the column limit is missing", `1:5: there is no column "limt"; did you mean "limit"?`}},
 		"twice":      {"uid,limit,uid\n", []string{"1:11: the column uid is there twice"}},
-		"rows": {"uid,limit,until\n,5,\nä,x,soon\n7,5\n8,0,\n9,5,\n9,6,\n10,1.5,\n", []string{
+		"rows": {"uid,limit,until\n,5,\nä,x,soon\n7,5\n8,-1,\n9,5,\n9,6,\n10,1.5,\n", []string{
 			"2:1: uid: it is empty", `3:3: limit: "x" is not a number`, `3:5: until: "soon" is not an RFC 3339 time`, "4:1: the row has 2 values, and there are 3 columns",
-			"5:3: limit: 0 is not positive", "7:1: uid=9 is on line 6 already", "8:4: limit: events are counted in whole numbers, not 1.5",
+			"5:3: limit: -1 is negative", "7:1: uid=9 is on line 6 already", "8:4: limit: events are counted in whole numbers, not 1.5",
 		}},
 		"a quote":  {"uid,limit\n7,\"5\n", []string{"2:5: not valid CSV"}},
 		"binary":   {"uid,limit\n\x00,5\n", []string{"2:1: a control character"}},

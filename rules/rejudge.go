@@ -141,7 +141,7 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 	} else if p.decide(l, &x.Live, &f, in, l.Index, res) == issued && l.Rule.Then.Reset {
 		defer p.reset(l, &f) // the candidate is judged by the same counts
 	}
-	if l.Candidate == 0 {
+	if !l.Tries {
 		p.dropCandidate(l, &f, in, l.Index)
 		return
 	}
@@ -159,5 +159,5 @@ func (p *Stepper) rejudge(l *Limit, in *Input, at event.Micros, changed, doubted
 // issued, neither by what it was published with nor by what there is now.
 func wouldNotIssue(l *Limit, s *keystate.Slot, f *facts) bool {
 	return s.Had && f.latest < s.Block.Until && !l.Rule.Then.UntilReset &&
-		(f.limit == 0 || !l.passes(max(s.Block.Count, f.added.Count), f.limit))
+		(f.limit == Unlimited || !l.passes(max(s.Block.Count, f.added.Count), f.limit))
 }

@@ -58,7 +58,7 @@ func (p *report) publish(l *Limit, s *keystate.Slot, f *facts, out outcome, key 
 	if out == cleared {
 		moment := max(f.latest, v.Since)
 		v.State, v.Since, v.Until, v.Count = verdict.Clear, moment, moment, l.Window.Count(f.window)
-		if f.limit > 0 {
+		if f.limit != Unlimited {
 			v.Limit = f.limit
 		}
 	}
@@ -79,6 +79,6 @@ func (p *report) setCause(b *keystate.Block, in *Input) {
 
 // clear publishes the end of a block that is in force.
 func (p *report) clear(l *Limit, s *keystate.Slot, window, key []byte, moment event.Micros, order int) {
-	f := facts{window: window, latest: moment}
+	f := facts{window: window, latest: moment, limit: Unlimited}
 	p.publish(l, s, &f, cleared, key, order)
 }

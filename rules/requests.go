@@ -31,8 +31,8 @@ type Want struct {
 	Hash   uint32        // of a strict rule: what the key's partition follows from, as Work.Hash
 	Amount event.Decimal // more than zero: at most so much will count
 
-	// Threshold is the number that the limit's counts are compared with: of the tier that the request has. 0 is
-	// unlimited. With AnyTier the tier is not known: that of the key's latest event holds, and where that is not
+	// Threshold is the number that the limit's counts are compared with: of the tier that the request has. It may be
+	// Unlimited. With AnyTier the tier is not known: that of the key's latest event holds, and where that is not
 	// known, either, Threshold, which is the lowest one that the request may have.
 	Threshold event.Decimal
 	AnyTier   bool
@@ -199,12 +199,7 @@ func (q *Requests) certain(r *Rule, p *when.Predicate, e *event.Event, at event.
 
 // tier is the limit of the request's tier, or the lowest one that it may have.
 func (q *Requests) tier(l *Limit, e *event.Event, at event.Micros) (limit event.Decimal, any bool) {
-	limit = -1 // none yet
-	lower := func(to event.Decimal) {
-		if limit < 0 || limit == 0 || to > 0 && to < limit {
-			limit = to
-		}
-	}
+	limit = Unlimited // none yet
 	for i := range l.Tiers {
 		t := &l.Tiers[i]
 		answer := when.No
@@ -216,7 +211,7 @@ func (q *Requests) tier(l *Limit, e *event.Event, at event.Micros) (limit event.
 		if answer == when.No {
 			continue
 		}
-		lower(t.Limit)
+		limit = lowest(limit, t.Limit)
 		if answer == when.Yes {
 			return limit, any
 		}
@@ -224,12 +219,11 @@ func (q *Requests) tier(l *Limit, e *event.Event, at event.Micros) (limit event.
 	}
 	otherwise := l.threshold()
 	if l.Told != nil {
-		if told, _ := l.Told.tell(l.Rule, e); told > 0 {
+		if told, _ := l.Told.tell(l.Rule, e); told != Unlimited {
 			otherwise = told
 		}
 	}
-	lower(otherwise)
-	return limit, any
+	return lowest(limit, otherwise), any
 }
 
 // override gives a key the limit of its own. One that ends some time counts where the time is not known
@@ -240,7 +234,7 @@ func (q *Requests) override(w *Want, at event.Micros) {
 	case own == nil || own.Until != event.NoTime && at != event.NoTime && at >= own.Until:
 	case own.Until == event.NoTime || at != event.NoTime:
 		w.Threshold, w.AnyTier = own.Limit, false
-	case own.Limit > 0 && (w.Threshold == 0 || own.Limit < w.Threshold):
+	case own.Limit != w.Threshold && lowest(own.Limit, w.Threshold) == own.Limit:
 		w.Threshold, w.AnyTier = own.Limit, false
 	}
 }

@@ -68,7 +68,7 @@ func (p *counts) forget(f *facts, l *Limit, at event.Micros) bool {
 
 // ends reports whether a reset ends a penalty: nothing that is left would have issued it.
 func (r *reset) ends(l *Limit, f *facts) bool {
-	return r != nil && r.clear && f.reset && (f.limit == 0 || !l.passes(l.Window.Count(f.window), f.limit))
+	return r != nil && r.clear && f.reset && (f.limit == Unlimited || !l.passes(l.Window.Count(f.window), f.limit))
 }
 
 // remembersReset is until when it matters up to when nothing counts: what comes later than that is not so old.

@@ -119,6 +119,10 @@ const definitions = `
 		{"type": "string", "pattern": "^[0-9][0-9_]*(\\.[0-9]{1,6})?((k|M|G|Ki|Mi|Gi)?B?)$", "not": {"pattern": "^[0_.]*[A-Za-z]*$"}}
 	]
 },
+"allowed": {
+	"description": "A number of at least 0, which allows nothing, with the suffixes k M G (thousands) and Ki Mi Gi (1024), each with or without B.",
+	"anyOf": [{"const": 0}, {"type": "string", "pattern": "^[0_]*0(\\.0{1,6})?((k|M|G|Ki|Mi|Gi)?B?)$"}, {"$ref": "#/$defs/number"}]
+},
 "debt": {"anyOf": [{"const": 0}, {"type": "string", "pattern": "^0+(\\.0*)?$"}, {"$ref": "#/$defs/number"}]},
 "ids": {
 	"anyOf": [

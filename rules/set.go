@@ -134,7 +134,7 @@ func (t *Then) reached() bool { return t.At == AtReached || t.At == AtDefault &&
 
 // Tier is a limit for some events' keys.
 type Tier struct {
-	Limit event.Decimal // 0: unlimited
+	Limit event.Decimal // may be Unlimited
 	when  *when.Predicate
 	parts *when.Parts // of when; nil under a rule of ScopeInstance
 	text  string      // of the predicate
@@ -172,9 +172,10 @@ type Limit struct {
 	Sought   bool   // of a draft: its number is sought, so it is counted and not judged
 
 	KeyLimits
-	Candidate event.Decimal // a limit that is tried beside, by shadow verdicts; 0: none
-	Shadow    bool          // the limit is a candidate itself, with counters of its own
-	Warn      []WarnStep    // the least first
+	Tries     bool // Candidate is tried beside, by shadow verdicts
+	Candidate event.Decimal
+	Shadow    bool       // the limit is a candidate itself, with counters of its own
+	Warn      []WarnStep // the least first
 
 	PerMin event.Micros // the window's length, the shortest one for calendar units
 	PerMax event.Micros // the longest one: how long a key's counters may matter
@@ -209,7 +210,7 @@ type Hit struct {
 	Cost   event.Decimal // under a rule with refunds: the event's cost
 	Refund bool          // the event takes Cost back from the one that Value names; Amount is 0
 	Reset  bool          // the event empties the window up to its time; Amount is 0
-	Told   event.Decimal // of a limit that an attribute tells: what it tells; 0: nothing
+	Told   event.Decimal // of a limit that an attribute tells: what it tells, if Tier says so
 	Tells  bool          // the event only tells Tier and Told: it counts nothing, and Amount is 0
 }
 

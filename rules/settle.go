@@ -25,7 +25,7 @@ func (p *Stepper) settle(l *Limit, f *facts, in *Input, i int, res *Result) (sam
 	if l.plain && !f.reset && out == held && len(p.changes) == changes && !x.Candidate.Had {
 		return true
 	}
-	if l.Candidate > 0 {
+	if l.Tries {
 		try := f.against(l.Candidate)
 		p.tryOut(l, &x.Candidate, &try, in, i)
 	} else {

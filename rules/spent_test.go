@@ -73,6 +73,9 @@ func TestOnlyALimitFrees(t *testing.T) {
 	if x := explain("limit: 5, tiers: [{when: cost > 1, unlimited: true}]", "9"); x.Limit != 0 || x.FreesAt != event.NoTime || x.Frees != "" {
 		t.Errorf("unlimited: frees at %v, %q", x.FreesAt, x.Frees)
 	}
+	if x := explain("limit: 5, tiers: [{when: cost > 1, limit: 0}]", "9"); x.Limit != 0 || !x.Closed || x.FreesAt != noon+event.Hour || x.Frees == "" {
+		t.Errorf("closed: frees at %v, %q", x.FreesAt, x.Frees)
+	}
 	if x := explain("limit: 0.000001", "0.000001"); x.Limit != 1 || x.FreesAt != noon+event.Hour || x.Frees == "" {
 		t.Errorf("a limit of %v: frees at %v, %q", x.Limit, x.FreesAt, x.Frees)
 	}

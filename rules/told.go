@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/rules/internal/keystate"
@@ -16,28 +17,35 @@ type Told struct {
 	id uint64 // what states call it: as a Tier's
 }
 
-// tell is the limit that an event tells; 0 for none. bad says that the attribute is there, and none.
+// tell is the limit that an event tells; Unlimited for none. bad says that the attribute is there, and none.
 func (t *Told) tell(r *Rule, e *event.Event) (limit event.Decimal, bad bool) {
 	v, ok := e.Attr(t.Attr)
 	if !ok {
-		return 0, false
+		return Unlimited, false
 	}
+	limit = Unlimited
 	if v.Kind == event.Number {
 		var reason string
 		if limit, reason = sumAmount(v.Text, 1, event.One); reason != "" {
-			limit = 0
+			limit = Unlimited
 		}
 	}
-	if limit = min(limit, t.Most); r.Count != CountSum && !limit.Whole() {
-		limit = 0
+	if limit = min(limit, t.Most); r.Count != CountSum && !limit.Whole() || limit == 0 && !isZero(v.Text) {
+		limit = Unlimited
 	}
-	return limit, limit == 0
+	return limit, limit == Unlimited
+}
+
+// isZero tells 0 from a number that is cut to it.
+func isZero(text string) bool {
+	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+	return strings.Trim(mantissa, "-0.") == ""
 }
 
 // Override is a limit of one key.
 type Override struct {
 	Key    []event.Dim   // sorted
-	Limit  event.Decimal // 0: unlimited
+	Limit  event.Decimal // may be Unlimited
 	Until  event.Micros  // by the key's latest time; NoTime: for good
 	Reason string        // "": none is given
 }
@@ -79,7 +87,7 @@ type KeyLimits struct {
 	clockStep event.Micros // how often at most a tier comes into force by time alone; 0: never. See clock
 }
 
-// Override returns the limit of its own that a key has at a time, whose text is given; 0 is unlimited.
+// Override returns the limit of its own that a key has at a time, whose text is given; it may be Unlimited.
 func (k *KeyLimits) Override(key []byte, at event.Micros) (limit event.Decimal, has bool) {
 	return k.overrides.of(key, at)
 }
@@ -123,7 +131,7 @@ func (k *KeyLimits) source(x *keystate.Extras, tier uint64, key []byte, at event
 	if _, has := k.overrides.of(key, at); has {
 		return "overrides"
 	}
-	if k.Told != nil && k.Told.id == tier && x.Told > 0 {
+	if k.Told != nil && k.Told.id == tier {
 		return "attrs." + k.Told.Attr
 	}
 	return ""
@@ -144,7 +152,7 @@ func (k *KeyLimits) largest() (most event.Decimal) {
 }
 
 // toldLimit is the limit that a key was told last: its own, that of its tier, or the one that its latest event told;
-// 0 is unlimited. It is not known when the rule has no such tier any more.
+// it may be Unlimited. It is not known when the rule has no such tier any more.
 func (l *Limit) toldLimit(x *keystate.Extras, key []byte, at event.Micros) (limit event.Decimal, known bool) {
 	return l.limitBy(x, x.Tier, key, at)
 }
@@ -160,7 +168,7 @@ func (l *Limit) limitBy(x *keystate.Extras, tier uint64, key []byte, at event.Mi
 	if i := l.tierNumber(tier); i > 0 {
 		return l.Tiers[i-1].Limit, true
 	}
-	if l.Told != nil && l.Told.id == tier && x.Told > 0 {
+	if l.Told != nil && l.Told.id == tier {
 		return min(x.Told, l.Told.Most), true
 	}
 	return l.threshold(), false
@@ -172,7 +180,7 @@ func (r *Rule) tellsLimits(e *event.Event) bool {
 		if l.Told == nil {
 			continue
 		}
-		if told, _ := l.Told.tell(r, e); told == 0 {
+		if told, _ := l.Told.tell(r, e); told == Unlimited {
 			return false
 		}
 	}

@@ -159,17 +159,17 @@ func (r *Rule) ExemptBy(key []event.Dim, at event.Micros) (by *Exemption) {
 	return by
 }
 
-// Passes reports whether a count triggers the limit's verdict for keys with a limit, 0 being unlimited.
+// Passes reports whether a count triggers the limit's verdict for keys with a limit, which may be Unlimited.
 func (l *Limit) Passes(count, limit event.Decimal) bool {
-	return limit > 0 && !l.Rule.Then.None && l.passes(count, limit)
+	return limit != Unlimited && !l.Rule.Then.None && l.passes(count, limit)
 }
 
-// LimitOf is the limit that a hit gives its key, before overrides; 0 is unlimited.
+// LimitOf is the limit that a hit gives its key, before overrides; it may be Unlimited.
 func (h *Hit) LimitOf() event.Decimal {
 	switch l := h.Limit; {
 	case h.Tier >= 1 && h.Tier <= len(l.Tiers):
 		return l.Tiers[h.Tier-1].Limit
-	case h.Told > 0:
+	case l.Told != nil && h.Tier == len(l.Tiers)+1:
 		return min(h.Told, l.Told.Most)
 	default:
 		return l.threshold()

@@ -57,7 +57,8 @@ func standingOf(e *api.ExplainedRule) standing {
 	s := standing{Rule: ruleCell(e.Rule), Count: countText(e), Window: windowText(e), From: timeOf(e.From), To: timeOf(e.Until), Frees: timeOf(e.FreesAt), FreesBy: e.Frees, Notes: notesOf(e)}
 	shadow := e.Mode == verdict.Shadow || e.Verdict != nil && e.Verdict.Mode == verdict.Shadow // the verdict alone: its fuse has blown
 	if e.Rule != rules.ManualRule {
-		s.Bar = chart.Bar{Title: e.Rule, Desc: s.Count, Value: decimal(e.Count), Limit: decimal(e.Limit), Shadow: shadow, Exempt: e.Exempt}.Draw()
+		bar := chart.Bar{Title: e.Rule, Desc: s.Count, Value: decimal(e.Count), Limit: decimal(e.Limit), Closed: e.Closed, Shadow: shadow, Exempt: e.Exempt}
+		s.Bar = bar.Draw()
 	}
 	if e.Window == inFlight {
 		s.From, s.To = time.Time{}, time.Time{}
@@ -98,7 +99,7 @@ func countText(e *api.ExplainedRule) string {
 	case e.Estimated:
 		count = "about " + count
 	}
-	if e.Limit == 0 {
+	if e.Unlimited() {
 		return count + ", unlimited"
 	}
 	text := count + " of " + e.Limit.String()
@@ -133,7 +134,7 @@ func notesOf(e *api.ExplainedRule) (notes []string) {
 // strictText has the numbers that Redis keeps of a strict limit.
 func strictText(s *api.StrictStanding) string {
 	text := fmt.Sprintf("strict: %s counted and %s under way, %s left", s.Level, s.Held, s.Remaining)
-	if s.Limit == 0 {
+	if s.Unlimited() {
 		text = fmt.Sprintf("strict: %s counted and %s under way, unlimited", s.Level, s.Held)
 	}
 	if s.Permits > 0 {

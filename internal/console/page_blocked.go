@@ -187,7 +187,8 @@ func causeCell(v *verdict.Verdict) cell {
 }
 
 func barOf(v *verdict.Verdict) chart.Bar {
-	return chart.Bar{Title: v.Rule, Desc: v.Count.String() + " of " + v.Limit.String(), Value: decimal(v.Count), Limit: decimal(v.Limit), Shadow: v.Mode == verdict.Shadow || v.State == verdict.Warn}
+	return chart.Bar{Title: v.Rule, Desc: v.Count.String() + " of " + v.Limit.String(), Value: decimal(v.Count), Limit: decimal(v.Limit),
+		Closed: v.Rule != verdict.Manual, Shadow: v.Mode == verdict.Shadow || v.State == verdict.Warn}
 }
 
 // decimal is a count for a drawing.

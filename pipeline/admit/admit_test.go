@@ -61,6 +61,31 @@ func TestPermitsUpToTheLimit(t *testing.T) {
 	})
 }
 
+// A limit of 0 refuses the first request, and says of no time that it helps to wait for it. One with a tier of its own,
+// or without a limit, is granted.
+func TestSentencesStrictLimitZeroRefusesTheFirst(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.rules(1, `
+  - {name: shut, match: {api: sms.send}, limit: 0, per: day, window: calendar, strict: true, tiers: [{when: attrs.plan == "pro", limit: 1}, {when: attrs.plan == "own", unlimited: true}]}
+`)
+		a := r.admitter()
+		plan := func(name string) Request {
+			q := uid("sms.send", "42")
+			q.Attrs = []event.Attr{{Name: "plan", Value: event.Value{Text: name}}}
+			return q
+		}
+		for _, name := range []string{"free", "pro", "pro", "own", "own", "free"} {
+			p := r.admit(a, plan(name))
+			switch {
+			case name == "free" && (p.Admitted || p.InDoubt || p.Numbers.Limit != 0 || p.Numbers.Remaining != 0 || p.Numbers.RetryAfter != Never):
+				t.Errorf("%s: %+v", name, p)
+			case name == "own" && !p.Admitted:
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	})
+}
+
 // Both keys are of different partitions and shards.
 func TestAllKeysOrNone(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {

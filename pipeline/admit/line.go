@@ -42,7 +42,7 @@ func (t *attempt) behind(w *rules.Want) {
 		return
 	}
 	if key := lineKey(w.Limit, string(w.Key)); t.a.lines.Has([]byte(key)) {
-		t.line = line{key: key, by: w.Limit, of: string(w.Key), limit: w.Threshold, behind: true}
+		t.line = line{key: key, by: w.Limit, of: string(w.Key), limit: max(w.Threshold, 0), behind: true}
 	}
 }
 

@@ -28,7 +28,7 @@ type Standing struct {
 	Held  event.Decimal // what is under way
 	Used  event.Decimal // both: of a bucket it may be less than their sum
 
-	Limit     event.Decimal // of the tier that the key had last, else the lowest; 0: unlimited
+	Limit     event.Decimal // of the tier that the key had last, else the lowest; may be rules.Unlimited
 	Remaining event.Decimal
 
 	Permits int          // that are under way
@@ -75,7 +75,7 @@ func standingOf(l *protocol.Look) Standing {
 		Permits: l.Permits, Oldest: known(l.Oldest), LostAt: known(l.Lost), ResetsAt: known(l.ResetAt),
 	}
 	if s.Limit == limits.Unlimited {
-		s.Limit, s.Remaining = 0, 0
+		s.Limit, s.Remaining = rules.Unlimited, 0
 	}
 	return s
 }

@@ -12,7 +12,8 @@ type Bar struct {
 	Title string // what it is about: the rule's name
 	Desc  string // the numbers in words: "80 of 100"
 
-	Value, Limit float64 // a limit of 0 or less is none
+	Value, Limit float64 // a limit of 0 or less is none, unless it is Closed
+	Closed       bool    // a limit of 0 allows nothing
 	Shadow       bool    // it would be over, and nothing follows
 	Exempt       bool
 }
@@ -28,7 +29,7 @@ func (c Bar) Draw() template.HTML {
 	share, limit := 0.0, limitAt
 	switch {
 	case math.IsNaN(c.Value) || c.Value <= 0:
-	case c.Limit <= 0:
+	case c.open():
 		share = limitAt / 2
 	case c.Value <= c.Limit:
 		share = limitAt * c.Value / c.Limit
@@ -37,28 +38,34 @@ func (c Bar) Draw() template.HTML {
 		limit = min(limitAt, max(0.04, c.Limit/c.Value))
 	}
 	b.rect(c.class(), 0, 2, width*share, height-4, "")
-	if c.Limit > 0 {
+	if !c.open() {
 		b.rect("bar-limit", width*limit-0.4, 0, 0.8, height, "")
 	}
 	return b.close()
 }
+
+// open reports whether there is no limit.
+func (c Bar) open() bool { return c.Limit <= 0 && !c.Closed }
 
 func (c Bar) class() string {
 	level := "ok"
 	switch {
 	case c.Exempt:
 		level = "exempt"
-	case c.Limit <= 0:
+	case c.open():
 		level = "unlimited"
-	case c.Value >= c.Limit && c.Shadow:
+	case c.over() && c.Shadow:
 		level = "shadow"
-	case c.Value >= c.Limit:
+	case c.over():
 		level = "over"
-	case c.Value >= nearShare*c.Limit:
+	case c.Value > 0 && c.Value >= nearShare*c.Limit:
 		level = "near"
 	}
 	return "bar-fill bar-" + level
 }
+
+// over reports whether the limit is reached, which one of 0 is by anything.
+func (c Bar) over() bool { return c.Value > 0 && c.Value >= c.Limit }
 
 // nearShare is the share of a limit from which on a count is near it.
 const nearShare = 0.8

@@ -87,6 +87,7 @@ func TestTheTableHasTheNumbers(t *testing.T) {
 func TestBarsSayHowCloseItIs(t *testing.T) {
 	for want, c := range map[string]Bar{
 		"bar-ok": {Value: 7, Limit: 10}, "bar-near": {Value: 8, Limit: 10}, "bar-over": {Value: 10, Limit: 10}, "bar-unlimited": {Value: 10},
+		"bar-fill bar-over": {Value: 1, Closed: true}, "bar-limit": {Closed: true},
 		"bar-shadow": {Value: 11, Limit: 10, Shadow: true}, "bar-exempt": {Value: 11, Limit: 10, Exempt: true},
 	} {
 		if got := string(c.Draw()); !strings.Contains(got, want+`"`) {

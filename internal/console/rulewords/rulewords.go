@@ -42,7 +42,7 @@ func Limit(l *rules.Limit) string {
 	if n := len(l.Overrides()); n > 0 {
 		more = append(more, words.Plural(n, "key")+" with limits of their own")
 	}
-	if l.Candidate > 0 {
+	if l.Tries {
 		more = append(more, "tried beside: "+l.Candidate.String())
 	}
 	if len(more) > 0 {

@@ -103,7 +103,7 @@ func (s strictLimits) explain(ctx context.Context, partition int32, key string, 
 	for i, l := range limits {
 		at := &seen.Limits[i]
 		out[i] = api.StrictStanding{
-			Level: at.Level, Held: at.Held, Used: at.Used, Limit: at.Limit, Remaining: at.Remaining,
+			Level: at.Level, Held: at.Held, Used: at.Used, Limit: max(at.Limit, 0), Closed: at.Limit == 0, Remaining: at.Remaining,
 			Permits: at.Permits, Oldest: at.Oldest, LostAt: at.LostAt, Lost: "count", ResetsAt: at.ResetsAt,
 		}
 		if l.Rule.Strict.Lost == rules.LostReturn {

@@ -165,7 +165,7 @@ func limitText(e *api.ExplainedRule) string {
 	switch {
 	case e.Rule == rules.ManualRule:
 		return "-"
-	case e.Limit == 0:
+	case e.Unlimited():
 		text = "unlimited"
 	}
 	if e.Tier > 0 {
@@ -221,7 +221,7 @@ func (a *explainAnswer) writeStrict(out io.Writer) {
 	for i := range a.Rules {
 		if s := a.Rules[i].Strict; s != nil {
 			fmt.Fprint(w, head)
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Rules[i].Rule, 128), s.Level, s.Held, orUnlimited(s.Limit, s.Limit), orUnlimited(s.Limit, s.Remaining), resets(s), permits(s))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Rules[i].Rule, 128), s.Level, s.Held, orUnlimited(s, s.Limit), orUnlimited(s, s.Remaining), resets(s), permits(s))
 			head = ""
 		}
 	}
@@ -261,9 +261,9 @@ func (a *explainAnswer) denials(rule string) (out []string) {
 	return out
 }
 
-// orUnlimited writes n, which a limit of 0 does not bound.
-func orUnlimited(limit, n event.Decimal) string {
-	if limit == 0 {
+// orUnlimited writes a number of a limit, if there is one.
+func orUnlimited(s *api.StrictStanding, n event.Decimal) string {
+	if s.Unlimited() {
 		return "unlimited"
 	}
 	return n.String()

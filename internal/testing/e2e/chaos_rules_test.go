@@ -96,7 +96,7 @@ const fixedRules = `
 `
 
 // overrides are limits of some keys, in a file beside the rules.
-const overrides = "uid,limit,until\nu0,unlimited,\nu1,9,\nu2,30,\nu3,3,2026-01-01T00:00:00Z\nu4,5,2199-01-01T00:00:00Z\n"
+const overrides = "uid,limit,until\nu0,unlimited,\nu1,9,\nu2,30,\nu3,3,2026-01-01T00:00:00Z\nu4,5,2199-01-01T00:00:00Z\nu5,0,\n"
 
 // besideRules reads it.
 func besideRules(name string) ([]byte, error) {
@@ -186,6 +186,9 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 		},
 		func() string {
 			return rule("bandwidth", `api: upload.*`, "attrs.bytes", num(500, 2500)+"k", seconds(3, 20), "sliding", then())
+		},
+		func() string {
+			return rule("nothing", `api: upload.*`, "", "0", seconds(2, 10), []string{"tumbling", "sliding"}[rnd.IntN(2)], then())
 		},
 		func() string {
 			return rule("costs", `api: "*"`, "cost", num(10, 30), seconds(2, 10), "tumbling", then())

@@ -154,7 +154,7 @@ func (p *play) judgeLeft(x *Expect) *Failure {
 		for _, e := range one.Explain(p.keyOf(one.Set, x), "", x.At) {
 			switch {
 			case e.Rule != x.Rule:
-			case e.Limit == 0:
+			case e.Bound() == rules.Unlimited:
 				got = "unlimited by " + e.Rule
 			default:
 				got = "left " + e.Left.String() + " by " + e.Rule

@@ -50,7 +50,8 @@ func (a *asked) fill(t *target, i int, x *rules.Explanation, at event.Micros) {
 	lt, hit := &t.to.Limits[i], &t.why.Hits[i]
 	lt.explained(x, t.why.Rule, t.why.Key)
 	if x.LimitFrom != "overrides" && hit.Tier != rules.KeepTier { // which no event changes
-		lt.Of, lt.Tier = hit.LimitOf(), 0
+		lt.Tier = 0
+		lt.bound(hit.LimitOf())
 		if hit.Tier <= len(hit.Limit.Tiers) {
 			lt.Tier = hit.Tier
 		}
@@ -59,16 +60,21 @@ func (a *asked) fill(t *target, i int, x *rules.Explanation, at event.Micros) {
 	if hit.Tells {
 		lt.Late, lt.After = tellsNothing(x, at), &lt.Before
 		if lt.Late != "" && x.LimitFrom != "overrides" {
-			lt.Of, lt.Tier = x.Limit, x.Tier
+			lt.Tier = x.Tier
+			lt.bound(x.Bound())
 		}
 		return
 	}
 	if a.ongoing || t.why.Does == rules.TakesBack || lt.distinct != "" && t.why.Does == rules.Counts {
 		return // the event may be counted already, or nobody knows what it adds
 	}
+	limit := lt.Of
+	if limit == 0 && !lt.Closed {
+		limit = rules.Unlimited
+	}
 	after := x.Count.Plus(hit.Amount)
 	if t.why.Does == rules.Resets {
 		after = 0
 	}
-	lt.After, lt.Passes = &after, hit.Limit.Passes(after, lt.Of) && lt.Exempt == "" && after > x.Count
+	lt.After, lt.Passes = &after, hit.Limit.Passes(after, limit) && lt.Exempt == "" && after > x.Count
 }

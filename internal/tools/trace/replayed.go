@@ -79,10 +79,10 @@ func (r *replayed) fill(t *target, before, after []rules.Explanation, at event.M
 		}
 		lt.explained(x, t.why.Rule, t.why.Key)
 		lt.Before, lt.After = was.Count, &x.Count
-		lt.Passes = t.why.Hits[i].Limit.Passes(x.Count, x.Limit)
+		lt.Passes = t.why.Hits[i].Limit.Passes(x.Count, x.Bound())
 		if hit := &t.why.Hits[i]; hit.Tells {
 			lt.Late = tellsNothing(was, at)
-			if lt.Late == "" && (is.same || x.LimitFrom != "overrides" && x.Limit != hit.LimitOf()) {
+			if lt.Late == "" && (is.same || x.LimitFrom != "overrides" && x.Bound() != hit.LimitOf()) {
 				lt.Late = toldLater
 			}
 			continue

@@ -46,8 +46,9 @@ type limitTrace struct {
 	Limit     string           `json:"name"` // rule, or rule/limit
 	Amount    event.Decimal    `json:"amount"`
 	Before    event.Decimal    `json:"before"`
-	After     *event.Decimal   `json:"after"` // null when it is not known
-	Of        event.Decimal    `json:"limit"` // 0: unlimited
+	After     *event.Decimal   `json:"after"`            // null when it is not known
+	Of        event.Decimal    `json:"limit"`            // 0: unlimited, or closed
+	Closed    bool             `json:"closed,omitempty"` // the limit is 0: it allows nothing
 	Tier      int              `json:"tier,omitempty"`
 	LimitFrom string           `json:"limit_from,omitempty"`
 	Mode      verdict.Mode     `json:"mode"`
@@ -177,7 +178,8 @@ func of(w *rules.Why) ruleTrace {
 	for i := range w.Hits {
 		hit := &w.Hits[i]
 		l := hit.Limit
-		lt := limitTrace{Limit: l.Name, Amount: hit.Amount, Of: hit.LimitOf(), Mode: w.Rule.Mode}
+		lt := limitTrace{Limit: l.Name, Amount: hit.Amount, Mode: w.Rule.Mode}
+		lt.bound(hit.LimitOf())
 		if l.Shadow {
 			lt.Mode = verdict.Shadow
 		}
@@ -200,9 +202,13 @@ func dimsOf(key []byte) []event.Dim {
 	return dims
 }
 
+// bound sets the limit, which may be rules.Unlimited.
+func (lt *limitTrace) bound(limit event.Decimal) { lt.Of, lt.Closed = max(limit, 0), limit == 0 }
+
 // explained fills in what an explanation says of a limit before or after the event.
 func (lt *limitTrace) explained(x *rules.Explanation, r *rules.Rule, key []byte) {
-	lt.Of, lt.Tier, lt.LimitFrom, lt.Mode, lt.InForce = x.Limit, x.Tier, x.LimitFrom, x.Mode, x.Verdict
+	lt.bound(x.Bound())
+	lt.Tier, lt.LimitFrom, lt.Mode, lt.InForce = x.Tier, x.LimitFrom, x.Mode, x.Verdict
 	if !x.Exempt {
 		return
 	}

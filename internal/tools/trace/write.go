@@ -110,7 +110,7 @@ func (r *ruleTrace) passes() string {
 func (r *ruleTrace) counted(lt *limitTrace, live bool) string {
 	of := lt.Of.String()
 	switch {
-	case lt.Of == 0:
+	case lt.Of == 0 && !lt.Closed:
 		of = "unlimited"
 	case lt.Tier > 0:
 		of += fmt.Sprintf(" (tier %d)", lt.Tier)

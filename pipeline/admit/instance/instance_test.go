@@ -237,6 +237,20 @@ func TestTiersExemptionsAndShadow(t *testing.T) {
 	b.expect(t, with("1", "free"), "let in, plan: 1 of 2, retry 0s, reset 1m0s")
 }
 
+// A limit of 0 lets nothing in, and nobody can say when it will.
+func TestSentencesLimitZeroRefusesTheFirst(t *testing.T) {
+	never := standing.Never.String()
+	b := newBench(t, `    - {name: plan, match: {api: x}, limit: 0, per: 1m, tiers: [{when: attrs.plan == "pro", limit: 1}], scope: instance}
+    - {name: at-once, match: {api: y}, window: in-flight, limit: 0, scope: instance}
+`)
+	pro := request("x", "1")
+	pro.Attrs = []event.Attr{{Name: "plan", Value: event.Value{Text: "pro"}}}
+	b.expect(t, request("x", "1"), "denied: block, plan: 0 of 0, retry "+never+", reset 0s")
+	b.expect(t, pro, "let in, plan: 0 of 1, retry 0s, reset 1m0s")
+	b.expect(t, request("x", "1"), "denied: block, plan: 0 of 0, retry "+never+", reset 1m0s")
+	b.expect(t, request("y", "1"), "denied: block, at-once: 0 of 0, retry "+never+", reset 0s")
+}
+
 // Changed rules go on with the counters of limits that have the same name, window, key and count.
 func TestChangedRulesKeepCounters(t *testing.T) {
 	const under = "    - {name: at-once, key: [], match: {api: x}, window: in-flight, limit: 2, scope: instance}\n"

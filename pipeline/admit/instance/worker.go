@@ -28,7 +28,7 @@ type try struct {
 	denied bool
 
 	now       event.Micros  // in the window's time
-	threshold event.Decimal // 0: any
+	threshold event.Decimal // may be rules.Unlimited
 	count     event.Decimal // with the request in it, if it is let in
 	window    []byte        // with the request in it
 	warm      warmth        // of now
@@ -125,7 +125,7 @@ func (w *worker) settle(now event.Micros, allowed bool) (permit *Permit) {
 func (t *try) judge(now event.Micros) {
 	t.now, t.threshold, t.retry = now, t.want.Threshold, 0
 	if t.want.Exempt {
-		t.threshold = 0
+		t.threshold = rules.Unlimited
 	}
 	if t.InFlight {
 		t.judgeHeld()
@@ -160,7 +160,7 @@ func (t *try) counted() []byte {
 func (t *try) add() ([]byte, event.Micros) {
 	window, added, spent := t.Window.AddSpent(t.window, t.now, t.want.Amount)
 	t.count = added.Count
-	t.denied = t.threshold > 0 && t.count > t.threshold
+	t.denied = t.threshold != rules.Unlimited && t.count > t.threshold
 	return window, spent
 }
 
@@ -170,7 +170,7 @@ func (t *try) judgeHeld() {
 	if t.e != nil {
 		t.count = t.count.Plus(t.e.held)
 	}
-	if t.denied = t.threshold > 0 && t.count > t.threshold; t.denied {
+	if t.denied = t.threshold != rules.Unlimited && t.count > t.threshold; t.denied {
 		if t.want.Amount > t.threshold {
 			t.retry = standing.Never
 		}
@@ -226,7 +226,7 @@ func (w *worker) number(res *Result) {
 	var room event.Decimal
 	for i := range w.tries {
 		t := &w.tries[i]
-		if t.threshold == 0 || t.Rule.Mode == verdict.Shadow || t.denied == res.Allowed {
+		if t.threshold == rules.Unlimited || t.Rule.Mode == verdict.Shadow || t.denied == res.Allowed {
 			continue
 		}
 		left := max(t.threshold-t.count, 0)

@@ -54,7 +54,7 @@ func Of(l *rules.Limit) *Limit {
 		}
 	}
 	number := func(t event.Decimal) event.Decimal {
-		if t == 0 {
+		if t == rules.Unlimited {
 			return Unlimited
 		}
 		return t
@@ -82,7 +82,7 @@ func (l *Limit) Lowest() event.Decimal {
 // Want translates a request's amount under the limit, at about a time.
 func (l *Limit) Want(w *rules.Want, at event.Micros) protocol.Want {
 	out := protocol.Want{Limit: l.Shape, Amount: w.Amount, Threshold: w.Threshold}
-	if w.Threshold == 0 {
+	if w.Threshold == rules.Unlimited {
 		out.Threshold = Unlimited
 	}
 	if w.AnyTier {

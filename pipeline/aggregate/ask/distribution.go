@@ -61,7 +61,7 @@ func newLimitCounts(l *rules.Limit) *limitCounts {
 	if _, name, ok := strings.Cut(l.Name, "/"); ok {
 		c.Limit = name
 	}
-	if same && number > 0 {
+	if same {
 		text := api.DecimalText(number)
 		c.Number = &text
 	}
@@ -93,7 +93,7 @@ func (c *limitCounts) add(count, limit event.Decimal, weight int) {
 	i, _ := slices.BinarySearch(c.bounds, count)
 	c.found[min(i, len(c.found)-1)] += weight
 	switch {
-	case limit <= 0:
+	case limit == rules.Unlimited:
 	case count > limit:
 		c.Over += weight
 	case count >= limit/100*nearBy+limit%100*nearBy/100:

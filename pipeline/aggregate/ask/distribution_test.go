@@ -29,7 +29,11 @@ func TestDistributionOfSeveralInstances(t *testing.T) {
 		a.add(count, 5*event.One, 1)
 	}
 	b.add(1e6*event.One, 5*event.One, 3)
-	b.add(event.MaxDecimal, 0, 2)
+	b.add(event.MaxDecimal, rules.Unlimited, 2)
+	c := newLimitCounts(&rules.Limit{})
+	if c.add(1, 0, 1); c.Over != 1 || c.Number == nil || *c.Number != 0 {
+		t.Errorf("of a limit of 0: %+v", c)
+	}
 	a.finish()
 	b.finish()
 	one.Limits, two.Limits = []api.LimitCounts{a.LimitCounts}, []api.LimitCounts{b.LimitCounts}

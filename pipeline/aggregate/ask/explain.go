@@ -246,7 +246,7 @@ func (a *keys) explainStrict(ctx context.Context, key []event.Dim, list []rules.
 		if i < len(standings) {
 			out[at].Strict = &standings[i]
 			if !there {
-				out[at].Count, out[at].Explanation.Limit = standings[i].Held, standings[i].Limit
+				out[at].Count, out[at].Explanation.Limit, out[at].Explanation.Closed = standings[i].Held, standings[i].Limit, standings[i].Closed
 				out[at].Left = max(standings[i].Limit-standings[i].Held, 0)
 			}
 		}
@@ -266,7 +266,7 @@ func (a *keys) standings(ctx context.Context, key []event.Dim, limits []*rules.L
 // underWay explains a limit that nothing but permits counts under.
 func underWay(l *rules.Limit) api.Explanation {
 	return api.Explanation{
-		Rule: l.Name, Public: l.Rule.Public, Window: inFlightWindow, Limit: l.Limit, From: event.NoTime, Until: event.NoTime,
+		Rule: l.Name, Public: l.Rule.Public, Window: inFlightWindow, Limit: l.Limit, Closed: l.Limit == 0, From: event.NoTime, Until: event.NoTime,
 		FreesAt: event.NoTime, Latest: event.NoTime, Counted: event.NoTime, Mode: l.Rule.Mode,
 	}
 }

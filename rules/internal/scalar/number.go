@@ -21,6 +21,14 @@ var suffixes = map[string]int64{
 // ParseNumber reads a positive number of at most MaxLimit, such as 100, 1.5k or 1MiB. When
 // it is none, problem says why and hint what may have been meant.
 func ParseNumber(s string) (n event.Decimal, problem, hint string) {
+	if n, problem, hint = ParseLimit(s); problem == "" && n == 0 {
+		problem = fmt.Sprintf("%s is not positive", s)
+	}
+	return n, problem, hint
+}
+
+// ParseLimit is ParseNumber for a number that may be 0.
+func ParseLimit(s string) (n event.Decimal, problem, hint string) {
 	const longest = 40
 	cut := len(s) - len(strings.TrimLeft(s, "0123456789."))
 	number, suffix := s[:cut], s[cut:]
@@ -42,8 +50,6 @@ func ParseNumber(s string) (n event.Decimal, problem, hint string) {
 		return 0, fmt.Sprintf("%s has more than six digits after the point", s), ""
 	}
 	switch {
-	case millionths.Sign() == 0:
-		return 0, fmt.Sprintf("%s is not positive", s), ""
 	case millionths.Cmp(big.NewInt(int64(MaxLimit))) > 0:
 		return 0, fmt.Sprintf("%s is more than nine trillion (9000G)", s), ""
 	}
