@@ -117,8 +117,8 @@ func (c *limitReader) warnHeavy(l *Limit) {
 		return
 	}
 	for _, a := range l.Rule.match.apis {
-		if event.One.TimesInt(a.weight) > l.threshold() && l.threshold() > 0 && !l.Shadow {
-			c.Warn(c.o.Get("limit"), "", "one event of %s weighs %d, more than the limit", a.pattern, a.weight)
+		if weight := a.weight * l.Rule.match.byOutcome.before(""); event.One.TimesInt(weight) > l.threshold() && l.threshold() > 0 && !l.Shadow {
+			c.Warn(c.o.Get("limit"), "", "one event of %s weighs %d, more than the limit", a.pattern, weight)
 			return
 		}
 	}

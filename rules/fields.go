@@ -143,7 +143,8 @@ var matchPlace = place[*ruleReader]{
 	},
 	fields: []field[*ruleReader]{
 		{fieldDoc{"api", "weights", "a name, a pattern, a list of them, or a map of them to weights", true}, (*ruleReader).matchAPI},
-		{outcomeDoc, func(c *ruleReader, n *yaml.Node) { c.outcomesOf(&c.r.match, n) }},
+		{fieldDoc{"outcome", "outcomes", "a value, a list of values, or a map of them to weights; `*` is every one. Default: every one but `limited`",
+			false}, matchOutcome},
 		{fieldDoc{"attrs", `{"type": "object", "additionalProperties": {"$ref": "#/$defs/values"}}`, "values of attributes", false}, (*ruleReader).matchAttrs},
 	},
 }

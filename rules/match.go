@@ -106,9 +106,9 @@ func (m *Matcher) Match(e *event.Event, at event.Micros) []Work {
 			continue
 		}
 		hit := Hit{Amount: entry.unit, Cost: e.Cost}
-		if r.Count != CountEvents || e.Cost != event.One {
+		if r.Count != CountEvents || e.Cost != event.One || r.match.byOutcome != nil {
 			var reason string
-			if hit.Amount, hit.Value, reason = m.count(r, e, entry.weight); reason != "" {
+			if hit.Amount, hit.Value, reason = m.count(r, e, entry.weight*r.match.byOutcome.of(e.Outcome)); reason != "" {
 				m.Skipped = append(m.Skipped, Skip{Rule: r, Reason: reason})
 				continue
 			}

@@ -118,9 +118,9 @@ func (q *Requests) WantsConcerned(e *event.Event, at event.Micros) []Want {
 			continue
 		}
 		amount := entry.unit
-		if r.Count != CountEvents || e.Cost != event.One {
+		if r.Count != CountEvents || e.Cost != event.One || r.match.byOutcome != nil {
 			var reason string
-			if amount, reason = r.amount(e, entry.weight); reason != "" {
+			if amount, reason = r.amount(e, entry.weight*r.match.byOutcome.before(e.Outcome)); reason != "" {
 				q.Skipped = append(q.Skipped, Skip{Rule: r, Reason: reason})
 				continue
 			}

@@ -160,6 +160,15 @@ const definitions = `
 		{"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/weight"}, "description": "Patterns with their weights."}
 	]
 },
+"outcomes": {
+	"anyOf": [
+		{"$ref": "#/$defs/values"},
+		{
+			"type": "object", "minProperties": 1, "description": "Outcomes with their weights.",
+			"additionalProperties": {"allOf": [{"$ref": "#/$defs/weight"}, {"anyOf": [{"type": "string"}, {"maximum": 1000000}]}]}
+		}
+	]
+},
 "when": {
 	"type": ["string", "boolean"], "minLength": 1, "maxLength": 4096,
 	"description": "A predicate of the expr language over id, uid, ip, api, outcome, cost, attrs and time."

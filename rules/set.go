@@ -269,6 +269,7 @@ type ruleMatch struct {
 	apis       []apiWeight
 	outcomes   []string // any of them; none: every one but event.OutcomeLimited, or every one
 	anyOutcome bool     // every one
+	byOutcome  outcomeWeights
 	attrs      []attrMatch
 	when       *when.Predicate // nil: always
 	parts      *when.Parts     // of when, of a strict rule, and of one whose limits events tell

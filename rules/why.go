@@ -177,7 +177,7 @@ func (t *Tracer) rule(r *Rule, e *event.Event, at event.Micros) Why {
 		holds, _ := t.predicates.Holds(p, e, at)
 		check(holds, func() Reason { return t.fails(r, e, at) })
 	}
-	if _, _, reason := t.matcher.count(r, e, entry.weight); reason != "" {
+	if _, _, reason := t.matcher.count(r, e, entry.weight*r.match.byOutcome.of(e.Outcome)); reason != "" {
 		w.Unmet = append(w.Unmet, r.noAmount(reason, e))
 	}
 	if r.underWay || r.Scope == ScopeInstance {

@@ -80,6 +80,9 @@ func what(r *rules.Rule) string {
 	case r.Count == rules.CountSum:
 		return "of the cost"
 	}
+	if r.WeighsOutcomes() {
+		return "events by the weights of their outcomes"
+	}
 	return "events"
 }
 

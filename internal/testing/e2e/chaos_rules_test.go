@@ -191,6 +191,10 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 			return rule("nothing", `api: upload.*`, "", "0", seconds(2, 10), []string{"tumbling", "sliding"}[rnd.IntN(2)], then())
 		},
 		func() string {
+			return rule("outcomes", fmt.Sprintf(`api: {order.create: %d, order.update: 1}, outcome: {success: %d, "*": %d}`, between(1, 3), between(1, 3), between(1, 5)),
+				"", num(10, 60), seconds(5, 60), []string{"tumbling", "sliding"}[rnd.IntN(2)], then())
+		},
+		func() string {
 			return rule("costs", `api: "*"`, "cost", num(10, 30), seconds(2, 10), "tumbling", then())
 		},
 		func() string {
