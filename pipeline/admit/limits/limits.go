@@ -159,7 +159,7 @@ func Numbers(wants []protocol.Want, g *protocol.Answer, granted bool) (n standin
 	case w.Amount > g.Limit:
 		n.RetryAfter = standing.Never
 	case g.RetryAt > g.Now:
-		n.RetryAt, n.RetryAfter = g.RetryAt, max((g.RetryAt - g.Now).Duration(), time.Microsecond)
+		n.RetryAt, n.RetryAfter = g.RetryAt, max((g.RetryAt-g.Now).Duration(), time.Microsecond)
 	}
 	return n
 }

@@ -49,8 +49,7 @@ func ParseLimit(s string) (n event.Decimal, problem, hint string) {
 	if _, rest := millionths.QuoRem(millionths, scale, new(big.Int)); rest.Sign() != 0 {
 		return 0, fmt.Sprintf("%s has more than six digits after the point", s), ""
 	}
-	switch {
-	case millionths.Cmp(big.NewInt(int64(MaxLimit))) > 0:
+	if millionths.Cmp(big.NewInt(int64(MaxLimit))) > 0 {
 		return 0, fmt.Sprintf("%s is more than nine trillion (9000G)", s), ""
 	}
 	return event.Decimal(millionths.Int64()), "", ""
