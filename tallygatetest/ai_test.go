@@ -43,7 +43,7 @@ func newCalls(t *testing.T, file, api string) *calls {
 	}
 	c.handler = c.h.Middleware(httplimit.Options{
 		UID: field(2), API: httplimit.Constant(api),
-		Attrs: map[string]func(*http.Request) string{"org": field(0), "team": field(1), "model": field(3), "session": field(4)},
+		Attrs: map[string]func(*http.Request) string{"org": field(0), "team": field(1), "user": field(2), "model": field(3), "session": field(4)},
 		Reserve: func(r *http.Request) enforce.Reservation {
 			return enforce.Reservation{Attrs: []event.Attr{number(r, "usd"), number(r, "tokens")}}
 		},
@@ -140,6 +140,19 @@ func TestAnAgentsSession(t *testing.T) {
 	c.wants(429, call{who: "acme web u1 large s1", usd: 1})
 	c.wants(200, call{who: "acme web u1 large s2", usd: 5, spent: 5})
 	c.wants(429, call{who: "acme web u1 large s2", usd: 0.01})
+}
+
+// Five hours begin with the first call, and the next five with the next one.
+func TestAnAgentsFiveHours(t *testing.T) {
+	c := newCalls(t, "agent-session", "model.call")
+	c.h.Advance(37 * time.Minute)
+	c.wants(200, call{who: "acme web u1 large s1", tokens: 200_000, spoke: 120_000})
+	c.wants(429, call{who: "acme web u1 large s1", tokens: 80_001})
+	c.h.Advance(5*time.Hour - time.Second)
+	c.wants(200, call{who: "acme web u1 large s1", tokens: 80_000, spoke: 80_000})
+	c.wants(429, call{who: "acme web u1 large s1", tokens: 1})
+	c.h.Advance(time.Second)
+	c.wants(200, call{who: "acme web u1 large s1", tokens: 200_000, spoke: 5})
 }
 
 // Runs within runs: what is under way counts, whoever waits for it.
