@@ -12,6 +12,10 @@ const (
 	MaxTime Micros = 253_402_300_799_999_999
 )
 
+// Forever is the end of what has none: the last day of MaxTime's year. Programs that know of no such thing read it as
+// a time, in any time zone, and keep it.
+const Forever = MaxTime + 1 - Day
+
 // ErrTime says that a text is no RFC 3339 time.
 var ErrTime = errors.New("event: not an RFC 3339 time")
 

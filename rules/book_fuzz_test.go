@@ -94,6 +94,8 @@ spec:
     - {name: nothing-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 0, per: 9s, then: {block: until-reset}}
     - {name: nothing-hops, match: {api: x}, limit: 0, per: 12s, window: hopping, every: 4s, tiers: [{when: 'attrs.plan == "pro"', limit: 2}], then: {block: 2s, extend: true}}
     - {name: nothing-visit, match: {api: x}, limit: 0, gap: 4s, window: session, then: {block: until-reset}}
+    - {name: never, match: {api: x}, reset_on: {api: done, outcome: ok, clear: true}, limit: 3, per: 10s, then: {block: forever}}
+    - {name: never-again, match: {api: x}, reset_on: {api: done, outcome: ok, clear: true}, limit: 2, per: 7s, candidate: {limit: 4}, then: {escalate: [1s, 5s, forever], forget: 30s, extend: true}}
     - {name: hops-devices, match: {api: x}, count: {distinct: attrs.device}, limit: 3, per: 12s, window: hopping, every: 2s, warn: 50%, then: {block: until-reset}}
 `
 

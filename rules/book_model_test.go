@@ -355,7 +355,7 @@ func (l *bookLimit) inForce(v *bookVerdict, limit event.Decimal, at, t event.Mic
 		end = l.below(limit)
 	case then.Extend && counted:
 		step := then.Steps[min(max(v.falls, 1), len(then.Steps))-1]
-		end, grain = max(end, at+step), max(step/60, 100*event.Millisecond)
+		end, grain = max(end, min(at+step, event.Forever)), max(step/60, 100*event.Millisecond)
 	}
 	switch {
 	case end > v.until:
@@ -399,7 +399,7 @@ func (l *bookLimit) fall(v *bookVerdict, limit event.Decimal, t event.Micros) {
 		if then.Escalates {
 			n = v.falls
 		}
-		v.until = t + then.Steps[min(n, len(then.Steps))-1]
+		v.until = min(t+then.Steps[min(n, len(then.Steps))-1], event.Forever)
 	}
 	v.lastUntil = v.until
 }

@@ -19,9 +19,11 @@ func (c *ruleReader) block(n *yaml.Node) {
 	case !ok:
 	case s == untilReset:
 		c.r.Then.UntilReset = true
+	case s == scalar.Forever:
+		c.r.Then.Steps = []event.Micros{event.Forever}
 	case scalar.Digits(s) == 0:
-		c.Fail(n, "a duration such as 5m, or until-reset", "block: %q is no duration%s", scalar.Shortened(s),
-			scalar.DidYouMean(s, []string{untilReset}))
+		c.Fail(n, "a duration such as 5m, until-reset, or forever", "block: %q is no duration%s", scalar.Shortened(s),
+			scalar.DidYouMean(s, []string{untilReset, scalar.Forever}))
 	default:
 		var d event.Micros
 		if d, ok = c.duration(n, "block"); ok {
@@ -37,7 +39,9 @@ func (c *ruleReader) escalate(n *yaml.Node) {
 	}
 	c.r.Then.Escalates = true
 	for _, item := range c.OneOrMore(n, "escalate") {
-		if d, ok := c.duration(item, "escalate"); ok {
+		if item.Value == scalar.Forever {
+			c.r.Then.Steps = append(c.r.Then.Steps, event.Forever)
+		} else if d, ok := c.duration(item, "escalate"); ok {
 			c.r.Then.Steps = append(c.r.Then.Steps, d)
 		}
 	}

@@ -69,7 +69,7 @@ func (l *Limit) holds(s *keystate.Slot, f *facts) outcome {
 	case l.Rule.reset.ends(l, f):
 		return cleared
 	case t.Extend && f.counts:
-		if until := keystate.Later(f.at, t.step(s.Steps)); until > s.Block.Until {
+		if until := lasts(f.at, t.step(s.Steps)); until > s.Block.Until {
 			s.Block.Until = roundUp(until, l.grain(s))
 			s.Block.Count = l.Window.Count(f.window)
 			if f.limit != Unlimited { // under an unlimited tier the limit that it issued by stays
@@ -142,7 +142,7 @@ func (l *Limit) issue(s *keystate.Slot, f *facts, count event.Decimal) {
 	if t.Escalates {
 		l.climb(s, f)
 	}
-	s.Block.Until = keystate.Later(f.latest, t.step(s.Steps))
+	s.Block.Until = lasts(f.latest, t.step(s.Steps))
 }
 
 // settle drops a block that is over, and lets the escalation know of its end. A pass drops none: it
@@ -161,6 +161,11 @@ func (t *Then) settle(s *keystate.Slot, out outcome, f *facts) {
 	if !t.Escalates {
 		s.Steps, s.Ended = 0, 0
 	}
+}
+
+// lasts is the end of a penalty that begins at a moment.
+func lasts(from, step event.Micros) event.Micros {
+	return min(keystate.Later(from, step), event.Forever)
 }
 
 // step returns the length of the n-th verdict; the last step repeats.

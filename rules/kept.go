@@ -2,11 +2,14 @@ package rules
 
 import "github.com/tallygate/tallygate/event"
 
+// keptForever is how long records are kept of blocks that have no end: a hundred years.
+const keptForever = 36_500 * event.Day
+
 // LongestBlock returns how long a verdict of the set may last, as one event issues it, and the limit
 // that issues it. For so long its record has to be kept.
 func (s *Set) LongestBlock() (longest event.Micros, limit string) {
 	for _, l := range s.Limits {
-		d := l.Rule.Then.Longest()
+		d := min(l.Rule.Then.Longest(), keptForever)
 		if l.Rule.Then.UntilReset {
 			d = l.PerMax
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/internal/run/health"
 	"github.com/tallygate/tallygate/internal/tools/doctor"
@@ -126,6 +127,9 @@ func when(t time.Time) template.HTML {
 	if t.IsZero() {
 		return dash
 	}
+	if event.FromTime(t) >= event.Forever {
+		return "forever"
+	}
 	return timeTag(t, t.UTC().Format("2006-01-02 15:04:05")+" UTC")
 }
 
@@ -152,6 +156,9 @@ func ago(t, now time.Time) template.HTML {
 func left(t, now time.Time) template.HTML {
 	if t.IsZero() {
 		return dash
+	}
+	if event.FromTime(t) >= event.Forever {
+		return "forever"
 	}
 	if until := t.Sub(now); until > 0 {
 		return timeTag(t, "in "+span(until))

@@ -120,7 +120,7 @@ func notesOf(e *api.ExplainedRule) (notes []string) {
 		notes = append(notes, "emptied at "+words.Clock(e.Reset))
 	}
 	if v := e.Candidate; v != nil {
-		notes = append(notes, fmt.Sprintf("its candidate would %s until %s", v.Action, words.Clock(v.Until)))
+		notes = append(notes, fmt.Sprintf("its candidate would %s %s", v.Action, words.Until(v.Until)))
 	}
 	if s := e.Strict; s != nil {
 		notes = append(notes, strictText(s))
@@ -184,6 +184,9 @@ func (e *eyes) sentence(v *verdict.Verdict, x *api.ExplainedRule) string {
 	what := map[verdict.Action]string{verdict.ActBlock: "blocked", verdict.ActChallenge: "challenged", verdict.ActThrottle: "slowed down", verdict.ActLog: "only logged"}[v.Action]
 	head := fmt.Sprintf("%s is %s", e.text(v.Key), what)
 	times := fmt.Sprintf("since %s until %s", utc(v.Since), utc(v.Until))
+	if v.Until >= event.Forever {
+		times = fmt.Sprintf("since %s, forever", utc(v.Since))
+	}
 	if v.Rule == verdict.Manual {
 		return fmt.Sprintf("%s by a command %s.", head, times)
 	}

@@ -284,3 +284,18 @@ func (e *every) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return next(ctx, cmd)
 	}
 }
+
+// A block without an end is in Redis and in the table as any other, also when Redis is filled anew.
+func TestABlockForeverIsFilledAgain(t *testing.T) {
+	for range 2 {
+		h := newHand(t)
+		v := rig.Block("u", 1, time.Hour)
+		v.Until = event.Forever
+		h.apply(event.FromTime(time.Now()), rig.Record(v))
+		h.blocks("v") // what removes entries that are over comes with each batch
+		h.snapshot(true)
+		if !h.held.Has("uid=u|r") || !h.held.Has("uid=v|r") {
+			t.Errorf("held are %v", h.held.Text())
+		}
+	}
+}

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -74,12 +75,17 @@ type Standing struct {
 }
 
 // Refuse is the decision to deny a request by a limit, as a verdict would: v names the rule, the action
-// and the limit. Callers are told to try again after a time; 0 is not known.
+// and the limit. Callers are told to try again after a time; 0 is not known, the greatest
+// time.Duration is never.
 func Refuse(v *verdict.Verdict, after time.Duration) Decision { return RefuseAt(now(), v, after) }
 
 // RefuseAt is Refuse as of a moment.
 func RefuseAt(at event.Micros, v *verdict.Verdict, after time.Duration) Decision {
-	return Decision{until: at + event.FromDuration(after), at: at, by: v}
+	until := event.Forever
+	if after < math.MaxInt64 {
+		until = at + event.FromDuration(after)
+	}
+	return Decision{until: until, at: at, by: v}
 }
 
 // Unknown is the decision to deny a request since nobody knows whether it may go on: it is Unavailable.

@@ -60,7 +60,7 @@ type Problem struct {
 	Detail     string   `json:"detail"`
 	Rule       string   `json:"rule,omitempty"` // the public name; "" is none
 	Action     string   `json:"action,omitempty"`
-	Until      string   `json:"until,omitempty"`       // RFC 3339
+	Until      string   `json:"until,omitempty"`       // RFC 3339; absent if it has no end
 	RetryAfter int64    `json:"retry_after,omitempty"` // seconds; 0 is unknown
 	Policies   []string `json:"violated-policies,omitempty"`
 }
@@ -82,7 +82,11 @@ func (a *Answers) Denial(d Decision, to DenialContext) (status int, header http.
 			Detail: "It is not known at the moment whether this is allowed."}
 	}
 	seconds := d.seconds()
-	header.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	until := ""
+	if !d.Forever() {
+		until = d.until.String()
+		header.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
 	public := a.public(d)
 	policy := cmp.Or(public.Name, unnamed)
 	a.rateLimit(header, policy, d, to)
@@ -98,7 +102,7 @@ func (a *Answers) Denial(d Decision, to DenialContext) (status int, header http.
 		Detail:     detail,
 		Rule:       public.Name,
 		Action:     d.Action().String(),
-		Until:      string(d.until.AppendTo(nil)),
+		Until:      until,
 		RetryAfter: seconds,
 		Policies:   []string{policy},
 	}
@@ -108,8 +112,11 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialCon
 	seconds := d.seconds()
 	limit := min(int64(d.Limit()/event.One), maxSFInteger)
 	if !a.NoRateLimit {
-		pk := a.partition(to.Key)
-		h.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d%s", sfString(name), min(seconds, maxSFInteger), pk))
+		pk, wait := a.partition(to.Key), ""
+		if !d.Forever() {
+			wait = ";t=" + strconv.FormatInt(min(seconds, maxSFInteger), 10)
+		}
+		h.Set("RateLimit", sfString(name)+";r=0"+wait+pk)
 		if limit > 0 { // a block by command has none, and q is required
 			h.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d%s", sfString(name), limit, pk))
 		}
@@ -117,7 +124,9 @@ func (a *Answers) rateLimit(h http.Header, name string, d Decision, to DenialCon
 	if a.XRateLimit {
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(limit, 10))
 		h.Set("X-RateLimit-Remaining", "0")
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((d.until+event.Second-1)/event.Second), 10))
+		if !d.Forever() {
+			h.Set("X-RateLimit-Reset", strconv.FormatInt(int64((d.until+event.Second-1)/event.Second), 10))
+		}
 	}
 }
 
@@ -133,7 +142,7 @@ func (a *Answers) partition(key string) string {
 
 // Write responds to a request that d denies: with Status, or with UnavailableStatus when d is
 // Unavailable. Retry-After is in whole seconds, rounded up, so the verdict has ended when a client
-// honors it. An unavailable response has none, because the end is unknown.
+// honors it. An unavailable response has none, because the end is unknown; nor has one that is denied Forever.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, d Decision, key string) {
 	_, header, body := a.Denial(d, DenialContext{Languages: r.Header.Get("Accept-Language"), Key: key})
 	maps.Copy(w.Header(), header)

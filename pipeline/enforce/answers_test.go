@@ -3,6 +3,7 @@ package enforce
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -168,5 +169,34 @@ func TestDeniedIsWellFormedWhateverTheRuleIsCalled(t *testing.T) {
 	}
 	if w.Header().Get("RateLimit-Policy") != "" || w.Header().Get("Content-Length") != "" || w.Body.Len() != 0 {
 		t.Errorf("headers %v, %d bytes, want no policy for a block without a limit, and no body for HEAD", w.Header(), w.Body.Len())
+	}
+}
+
+// What has no end has no Retry-After, no time in RateLimit, and no message that tells to wait.
+func TestForeverTellsNoTime(t *testing.T) {
+	forever := Decision{at: noon, until: event.Forever, by: denial.by}
+	never := RefuseAt(noon, denial.by, math.MaxInt64)
+	for _, d := range []Decision{forever, never} {
+		w := httptest.NewRecorder()
+		answers := Answers{XRateLimit: true, Messages: map[string]string{"": "Wait {seconds} s."}}
+		answers.Write(w, httptest.NewRequest("GET", "/", nil), d, "uid=42")
+		h := w.Header()
+		if h.Get("Retry-After") != "" || h.Get("X-RateLimit-Reset") != "" || h.Get("RateLimit") != `"searching";r=0` || w.Code != 429 {
+			t.Errorf("%d, fields %v", w.Code, h)
+		}
+		if body := w.Body.String(); !strings.Contains(body, `The limit of \"searching\" was exceeded."`) || strings.Contains(body, "until") || strings.Contains(body, "retry_after") {
+			t.Errorf("the body is %s", body)
+		}
+		if !d.Forever() || d.RetryAfter() != 0 {
+			t.Errorf("%v, after %v", d.Forever(), d.RetryAfter())
+		}
+	}
+	if d := (Decision{Allowed: true, at: noon}); d.Forever() || denial.Forever() {
+		t.Error("what ends is forever")
+	}
+	table := newTable(t)
+	table.Apply(0, []verdict.Verdict{block("r", "uid=42", func(v *verdict.Verdict) { v.Since, v.Until = 0, event.Forever })})
+	if d := table.Check("x", "42"); d.Allowed || !d.Forever() {
+		t.Errorf("of a table: %+v", d)
 	}
 }

@@ -69,12 +69,19 @@ func (d Decision) Until() time.Time {
 // At returns the time for which the check was answered.
 func (d Decision) At() time.Time { return d.at.Time() }
 
-// RetryAfter returns the time until Until in whole seconds, rounded up; 0 when the check was allowed
-// or is Unavailable.
+// Forever reports whether the check is denied by what has no end: a verdict that a command ends, or a limit that the
+// request is larger than.
+func (d Decision) Forever() bool { return d.until >= event.Forever }
+
+// RetryAfter returns the time until Until in whole seconds, rounded up; 0 when the check was allowed,
+// or is Unavailable, or is Forever.
 func (d Decision) RetryAfter() time.Duration { return time.Duration(d.seconds()) * time.Second }
 
 func (d Decision) seconds() int64 {
 	if d.Allowed || d.Unavailable() {
+		return 0
+	}
+	if d.Forever() {
 		return 0
 	}
 	left := d.until - d.at

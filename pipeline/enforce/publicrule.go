@@ -30,13 +30,20 @@ func (p *PublicRule) message(otherwise map[string]string, languages string, seco
 	}
 	tag = choose(messages, languages)
 	text, ok := messages[tag]
+	const wait = "{seconds}"
+	if seconds == 0 && (!ok || strings.Contains(text, wait)) { // there is nothing to wait for
+		if p.Name == "" {
+			return "A limit was exceeded.", ""
+		}
+		return fmt.Sprintf("The limit of %q was exceeded.", p.Name), ""
+	}
 	if !ok {
 		if p.Name == "" {
 			return fmt.Sprintf("A limit was exceeded; try again in %d s.", seconds), ""
 		}
 		return fmt.Sprintf("The limit of %q was exceeded; try again in %d s.", p.Name, seconds), ""
 	}
-	return strings.NewReplacer("{rule}", cmp.Or(p.Name, unnamed), "{seconds}", strconv.FormatInt(seconds, 10)).Replace(text), tag
+	return strings.NewReplacer("{rule}", cmp.Or(p.Name, unnamed), wait, strconv.FormatInt(seconds, 10)).Replace(text), tag
 }
 
 // choose returns the tag of the messages that fits Accept-Language best, by RFC 4647's lookup; ""

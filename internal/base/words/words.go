@@ -19,6 +19,14 @@ func Clock(m event.Micros) string {
 	return m.Time().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z07:00")
 }
 
+// Until names the end of what is in force.
+func Until(m event.Micros) string {
+	if m >= event.Forever {
+		return "forever"
+	}
+	return "until " + Clock(m)
+}
+
 // Cell makes foreign text safe for one line: no control characters, and at most so many characters.
 func Cell(text string, most int) string {
 	var b strings.Builder

@@ -110,6 +110,8 @@ func Then(r *rules.Rule) string {
 		b.WriteString(" until the count is below the limit")
 	case t.Escalates:
 		b.WriteString(" " + steps(t.Steps) + ", longer each time")
+	case len(t.Steps) > 0 && t.Steps[0] >= event.Forever:
+		b.WriteString(" forever")
 	case len(t.Steps) > 0:
 		b.WriteString(" for " + rules.FormatDuration(t.Steps[0]))
 	}

@@ -102,7 +102,7 @@ func (a *Audit) verdict(n *note.Note, e *auditlog.Entry, of json.RawMessage) (*n
 		n.What = fmt.Sprintf("%s of the limit reached: %s of %s", v.Step, v.Count, v.Limit)
 		return n, nil
 	}
-	n.What = fmt.Sprintf("%s until %s: %s of %s", v.Action, note.Clock(v.Until.Time()), v.Count, v.Limit)
+	n.What = fmt.Sprintf("%s %s: %s of %s", v.Action, until(v.Until), v.Count, v.Limit)
 	if v.Mode == verdict.Shadow {
 		n.What += " (in shadow mode)"
 	}
@@ -120,4 +120,12 @@ func (a *Audit) again(v *verdict.Verdict) bool {
 	}
 	a.seen[id] = true
 	return false
+}
+
+// until names the end of a block.
+func until(m event.Micros) string {
+	if m >= event.Forever {
+		return "forever"
+	}
+	return "until " + note.Clock(m.Time())
 }

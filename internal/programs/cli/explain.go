@@ -185,7 +185,7 @@ func standing(e *api.ExplainedRule) string {
 		frees = " (" + e.Frees + ")"
 	}
 	if v := e.Verdict; v != nil {
-		parts = append(parts, fmt.Sprintf("%s until %s%s%s", v.Action, clock(v.Until), left(v.Until), frees), "since "+clock(v.Since))
+		parts = append(parts, fmt.Sprintf("%s %s%s%s", v.Action, words.Until(v.Until), left(v.Until), frees), "since "+clock(v.Since))
 		if v.Cause.ID != "" {
 			parts = append(parts, "by event "+cell(v.Cause.ID, 128))
 		}
@@ -199,7 +199,7 @@ func standing(e *api.ExplainedRule) string {
 		parts = append(parts, "emptied at "+clock(e.Reset))
 	}
 	if v := e.Candidate; v != nil {
-		parts = append(parts, fmt.Sprintf("its candidate: %s until %s", v.Action, clock(v.Until)))
+		parts = append(parts, fmt.Sprintf("its candidate: %s %s", v.Action, words.Until(v.Until)))
 	}
 	if e.Exempt {
 		parts = append(parts, exemptText(e.ExemptBy))

@@ -7,6 +7,7 @@ import (
 	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/keytext"
+	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/verdict"
 )
 
@@ -134,7 +135,7 @@ func (k *keyCommand) writeVerdicts(r *api.Commanded) {
 		}
 		line := fmt.Sprintf("%s of %s ends now", cell(v.Rule, 128), keytext.Format(v.Key))
 		if v.State != verdict.Clear {
-			line = fmt.Sprintf("%s: %s until %s%s", keytext.Format(v.Key), v.Action, clock(v.Until), left(v.Until))
+			line = fmt.Sprintf("%s: %s %s%s", keytext.Format(v.Key), v.Action, words.Until(v.Until), left(v.Until))
 		}
 		fmt.Fprintln(k.stdout, line)
 	}

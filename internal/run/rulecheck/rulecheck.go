@@ -73,13 +73,16 @@ func wholeFile(path, message, hint string) []*rules.Error {
 
 // hintsOf lists remarks that depend on programs that the rule file does not know of.
 func hintsOf(set *rules.Set) (hints []string) {
-	var limited, more []string
+	var limited, more, forever []string
 	for _, r := range set.Strict() {
 		if r.CountsLimited() && slices.Contains(set.Rules, r) {
 			limited = append(limited, r.Name)
 		}
 	}
 	for _, r := range set.Rules {
+		if r.Then.Longest() >= event.Forever {
+			forever = append(forever, r.Name)
+		}
 		if r.DeniesMore {
 			more = append(more, r.Name)
 		}
@@ -91,6 +94,11 @@ func hintsOf(set *rules.Set) (hints []string) {
 	if len(more) > 0 {
 		hints = append(hints, "they count only some requests of an API, and deny all of it: "+strings.Join(more, ", ")+
 			". To deny only those, let services check them under an API of their own, such as order.discount, and name that in then: {apis: […]}")
+	}
+	if len(forever) > 0 {
+		bytes, _ := set.LargestState()
+		hints = append(hints, fmt.Sprintf("they block forever, and each key that they block is kept as long: %s. It takes up to %d bytes at an aggregator, "+
+			"and an entry in Redis and in each enforcer, until a command such as tallygate reset ends the block", strings.Join(forever, ", "), bytes))
 	}
 	return hints
 }

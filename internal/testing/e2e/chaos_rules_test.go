@@ -195,6 +195,9 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 				"", num(10, 60), seconds(5, 60), []string{"tumbling", "sliding"}[rnd.IntN(2)], then())
 		},
 		func() string {
+			return rule("never-again", `api: upload.*`, "", num(9, 60), "1m", "sliding", "forever") + "      reset_on: {api: profile.view, clear: true}\n"
+		},
+		func() string {
 			return rule("costs", `api: "*"`, "cost", num(10, 30), seconds(2, 10), "tumbling", then())
 		},
 		func() string {

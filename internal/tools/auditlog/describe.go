@@ -152,6 +152,6 @@ func verdictText(v *verdict.Verdict) string {
 	case verdict.Warn:
 		return "warn " + words.Cell(v.Step, 32)
 	default:
-		return words.Action(v) + " until " + words.Clock(v.Until)
+		return words.Action(v) + " " + words.Until(v.Until)
 	}
 }

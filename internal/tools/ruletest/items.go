@@ -44,6 +44,9 @@ func (r *reader) moment(name string, absent event.Micros) event.Micros {
 	if s == "" {
 		return absent
 	}
+	if s == "forever" {
+		return event.Forever
+	}
 	if d, ok := span(s); ok {
 		return r.start + d
 	}

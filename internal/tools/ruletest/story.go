@@ -106,5 +106,8 @@ func (p *play) clock(m event.Micros) string {
 	if m == event.NoTime {
 		return ""
 	}
+	if m >= event.Forever {
+		return "forever"
+	}
 	return strings.Replace(m.Time().In(p.test.Zone).Format("2006-01-02T15:04:05.999999Z07:00"), "+00:00", "Z", 1)
 }

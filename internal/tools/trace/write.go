@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/verdict"
 )
@@ -164,7 +165,7 @@ func (lt *limitTrace) follows(t *traced) (parts []string) {
 	switch v := lt.InForce; {
 	case len(parts) > 0:
 	case v != nil:
-		parts = append(parts, fmt.Sprintf("%s until %s is in force", v.Action, clock(v.Until)))
+		parts = append(parts, fmt.Sprintf("%s %s is in force", v.Action, words.Until(v.Until)))
 	case lt.Passes && lt.Exempt == "" && len(t.Verdicts) == 0 && lt.After != nil:
 		parts = append(parts, "the limit is passed")
 	}
@@ -194,7 +195,7 @@ func verdictText(lt *limitTrace, v *verdict.Verdict) string {
 	case verdict.Warn:
 		return name + "notice at " + v.Step
 	}
-	return fmt.Sprintf("%s%s until %s", name, v.Action, clock(v.Until))
+	return fmt.Sprintf("%s%s %s", name, v.Action, words.Until(v.Until))
 }
 
 func clock(m event.Micros) string {

@@ -198,11 +198,17 @@ func denied(out *gate.Outcome) error {
 		}
 		return withDetails(codes.Unavailable, body.Detail, retry)
 	}
-	why := map[string]string{"action": body.Action, "until": body.Until}
+	why := map[string]string{"action": body.Action}
+	if body.Until != "" {
+		why["until"] = body.Until
+	}
 	if body.Rule != "" {
 		why["rule"] = body.Rule
 	}
-	details := []protoadapt.MessageV1{retry, &errdetails.ErrorInfo{Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev", Metadata: why}}
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: "QUOTA_EXCEEDED", Domain: "tallygate.dev", Metadata: why}}
+	if out.After > 0 {
+		details = append([]protoadapt.MessageV1{retry}, details...)
+	}
 	if language := out.Header["Content-Language"]; len(language) > 0 {
 		details = append(details, &errdetails.LocalizedMessage{Locale: language[0], Message: body.Detail})
 	}

@@ -12,6 +12,9 @@ import (
 // MaxSpan bounds every duration in a rule file.
 const MaxSpan = 3660 * event.Day
 
+// Forever is the word for a block that has no end. Its span is event.Forever, which is beyond MaxSpan.
+const Forever = "forever"
+
 // durationUnits are Prometheus' units, in the order in which a duration may name them.
 var durationUnits = []struct {
 	name string
@@ -69,6 +72,9 @@ func ParseDuration(s string) (event.Micros, error) {
 
 // FormatDuration is ParseDuration's inverse, cut to milliseconds.
 func FormatDuration(d event.Micros) string {
+	if d >= event.Forever {
+		return Forever
+	}
 	var b strings.Builder
 	for _, u := range durationUnits {
 		if u.name == "y" || u.name == "w" && d%u.span != 0 {
