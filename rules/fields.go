@@ -165,7 +165,8 @@ var thenPlace = place[*ruleReader]{
 	},
 	fields: []field[*ruleReader]{
 		{fieldDoc{"block", `{"anyOf": [{"enum": ["until-reset", "forever"]}, {"$ref": "#/$defs/duration"}]}`,
-			"`until-reset`: a quota, until the count is below the limit. A duration: a penalty; `forever`: one that only a command ends", false}, (*ruleReader).block},
+			"`until-reset`: a quota, until the count is below the limit. A duration: a penalty; `forever`: one that only a command ends",
+			false}, (*ruleReader).block},
 		{fieldDoc{"escalate", `{"type": "array", "minItems": 1, "items": {"anyOf": [{"const": "forever"}, {"$ref": "#/$defs/duration"}]}}`,
 			"a penalty that grows: each new verdict takes the next step, and the last step, which may be `forever`, repeats", false}, (*ruleReader).escalate},
 		{fieldDoc{"forget", "duration", "of `escalate`: so long after the last verdict's end the next one takes the first step", false},

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"github.com/tallygate/tallygate/event"
 	"github.com/tallygate/tallygate/internal/base/words"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/verdict"
@@ -198,6 +196,3 @@ func verdictText(lt *limitTrace, v *verdict.Verdict) string {
 	return fmt.Sprintf("%s%s %s", name, v.Action, words.Until(v.Until))
 }
 
-func clock(m event.Micros) string {
-	return m.Time().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.999Z07:00")
-}
