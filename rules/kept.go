@@ -2,7 +2,7 @@ package rules
 
 import "github.com/tallygate/tallygate/event"
 
-// keptForever is how long records are kept of blocks that have no end: a hundred years.
+// keptForever bounds how long records are kept of blocks that have no end: a hundred years.
 const keptForever = 36_500 * event.Day
 
 // LongestBlock returns how long a verdict of the set may last, as one event issues it, and the limit

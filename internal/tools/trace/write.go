@@ -195,4 +195,3 @@ func verdictText(lt *limitTrace, v *verdict.Verdict) string {
 	}
 	return fmt.Sprintf("%s%s %s", name, v.Action, words.Until(v.Until))
 }
-
