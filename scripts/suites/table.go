@@ -52,7 +52,7 @@ var suites = []suite{
 	{"simulate", 90, "simulate", []string{"pipeline/admit/protocol/", "pipeline/admit/internal/script/"}},
 	{"site", 10, "site", []string{"docs/", "mkdocs.yml", "scripts/site"}},
 	{"soak", 150, "", []string{"internal/testing/e2e/soak_"}},
-	{"strict", 100, "", []string{"internal/testing/e2e/strict_", "pipeline/admit/"}},
+	{"strict", 160, "", []string{"internal/testing/e2e/strict_", "pipeline/admit/"}},
 }
 
 // touchedBy returns those of the files that touch it.

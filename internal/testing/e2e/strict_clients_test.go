@@ -55,8 +55,9 @@ type strictClients struct {
 	log   []strictAction
 	enf   [strictEnforcers]atomic.Pointer[admit.Admitter]
 	stops [strictEnforcers]func()
-	stop  func()        // the clients
-	ahead atomic.Uint64 // admitted without a question, by enforcers that are gone
+	stop  func()                                                  // the clients
+	does  func(ctx context.Context, enforcer int, rnd *rand.Rand) // one request; nil: act
+	ahead atomic.Uint64                                           // admitted without a question, by enforcers that are gone
 
 	admitted, denied, doubted, failed atomic.Int64
 }
@@ -105,11 +106,15 @@ func (s *strictClients) hammer(ctx context.Context, seed uint64) {
 		cancel()
 		clients.Wait()
 	}
-	for n := range strictWorkers {
+	workers, act := strictWorkers, s.act
+	if s.does != nil {
+		workers, act = budgetWorkers, s.does
+	}
+	for n := range workers {
 		clients.Go(func() {
 			rnd := rand.New(rand.NewPCG(seed, uint64(n)))
 			for ctx.Err() == nil {
-				s.act(ctx, n%strictEnforcers, rnd)
+				act(ctx, n%strictEnforcers, rnd)
 			}
 		})
 	}
