@@ -71,6 +71,7 @@ type StrictStanding struct {
 	Limit     event.Decimal `json:"limit"`                           // 0: unlimited, or closed
 	Closed    bool          `json:"closed,omitempty"`                // the limit is 0: it allows nothing
 	Remaining event.Decimal `json:"remaining" schema:"minimum=0"`    // 0 when unlimited
+	Sum       bool          `json:"sum,omitempty"`                   // it counts amounts, of which a fraction may still fit
 	Permits   int           `json:"permits"`                         // that are under way
 	Oldest    event.Micros  `json:"oldest"`                          // when the first of them was granted; NoTime without any
 	LostAt    event.Micros  `json:"lost_at"`                         // when the first of them is lost; NoTime without any
@@ -78,11 +79,22 @@ type StrictStanding struct {
 	ResetsAt  event.Micros  `json:"resets_at"`                       // when nothing counts any more; NoTime when nobody knows, or nothing does
 }
 
-// Denied reports whether no permit for an action of 1 is granted now, by where the key stands in Redis. No verdict
-// says so, and the end of one changes nothing about it.
+// Denied reports whether not even the smallest action is granted a permit now, by where the key stands in Redis. No
+// verdict says so, and the end of one changes nothing about it.
 func (e *ExplainedRule) Denied() bool {
 	s := e.Strict
-	return s != nil && !e.Exempt && e.Mode != verdict.Shadow && (s.Limit > 0 || s.Closed) && s.Remaining < event.One
+	return s != nil && !e.Exempt && e.Mode != verdict.Shadow && (s.Limit > 0 || s.Closed) && s.Remaining < s.least()
+}
+
+// Waits reports whether what is under way alone leaves no room for the smallest action: a reset changes nothing then.
+func (s *StrictStanding) Waits() bool { return s.Held+s.least() > s.Limit }
+
+// least is the smallest action: of a sum a millionth, which is as exact as sums are.
+func (s *StrictStanding) least() event.Decimal {
+	if s.Sum {
+		return 1
+	}
+	return event.One
 }
 
 // Unlimited reports whether the key has no limit.

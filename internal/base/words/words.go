@@ -127,7 +127,7 @@ func Denial(e *api.ExplainedRule) string {
 	if s.ResetsAt != event.NoTime {
 		text += ", until " + Clock(s.ResetsAt) + " at the latest"
 	}
-	if s.Held+event.One > s.Limit {
+	if s.Waits() {
 		return text + ". Nothing helps but that what is under way ends."
 	}
 	return text + ". The end of a verdict does not change that: a reset does."

@@ -104,6 +104,7 @@ func (s strictLimits) explain(ctx context.Context, partition int32, key string, 
 		at := &seen.Limits[i]
 		out[i] = api.StrictStanding{
 			Level: at.Level, Held: at.Held, Used: at.Used, Limit: max(at.Limit, 0), Closed: at.Limit == 0, Remaining: at.Remaining,
+			Sum:     l.Rule.Count == rules.CountSum,
 			Permits: at.Permits, Oldest: at.Oldest, LostAt: at.LostAt, Lost: "count", ResetsAt: at.ResetsAt,
 		}
 		if l.Rule.Strict.Lost == rules.LostReturn {
