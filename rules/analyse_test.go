@@ -119,8 +119,8 @@ func TestWhatCannotMeanWhatItSays(t *testing.T) {
 		// words
 		{"match: {api: x}, limit: 0, per: 1h, window: bucket, then: {block: 1h}", "window: tumbling with limit: 0 allows nothing", true},
 		{"match: {api: x}, limit: 0, per: 1h, warn: 50%, then: {block: 1h}", "leave it out: nothing is a share of 0", true},
-		{"match: {api: x}, limit: 3, per: month, window: calendar, offset: 16d, then: {block: 1h}", "attrs.period", true},
-		{"match: {api: x}, limit: 3, per: month, window: calendar, anchor: 16, then: {block: 1h}", "attrs.period", true},
+		{"match: {api: x}, limit: 3, per: month, window: calendar, offset: 16d, then: {block: 1h}", "which day of a month is the first says `anchor`", true},
+		{"match: {api: x}, limit: 3, per: month, window: calendar, anchor: 16, then: {block: 1h}", "as in anchor: 2026-01-31", true},
 		{"match: {api: x}, count: {share: {outcome: bounced}}" + then, "shares are not counted", true},
 	} {
 		got, refused := findings(t, test.rule)

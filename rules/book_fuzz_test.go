@@ -57,6 +57,7 @@ spec:
     - {name: at-exceeded, match: {api: x}, limit: 3, per: 5s, then: {block: until-reset, at: exceeded}}
     - {name: at-reached, match: {api: x}, limit: 3, per: 5s, then: {block: 4s, at: reached}, candidate: {limit: 5}}
     - {name: hourly, match: {api: x}, limit: 9, per: hour, window: calendar, timezone: America/New_York, warn: [30%, 60%], then: {block: 1m}}
+    - {name: hourly-from-five, match: {api: x}, limit: 9, per: day, window: calendar, timezone: America/New_York, offset: 5h, then: {block: until-reset}}
     - {name: watched, match: {api: x}, limit: 4, per: 10s, mode: shadow, warn: [50%], then: {block: until-reset}}
     - {name: permitted, match: {api: x}, limit: 3, per: 8s, strict: true}
     - {name: told, match: {api: x}, limit: 4, per: 9s, warn: [25%, 75%]}

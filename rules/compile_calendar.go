@@ -53,37 +53,117 @@ func (c *limitReader) calendar() bool {
 			s.Zone = zone
 		}
 	}
-	if s.Unit != windows.Week {
-		if own.get("week_starts") != nil {
-			c.Fail(own.get("week_starts"), "it belongs to per: week", "a %s has no `week_starts`", name)
+	dayBegins(c, name)
+	if s.Unit != windows.Week && own.get("week_starts") != nil {
+		c.Fail(own.get("week_starts"), "it belongs to per: week", "a %s has no `week_starts`", name)
+	}
+	if s.Unit == windows.Week {
+		s.WeekStarts = time.Monday
+		if w.get("week_starts") != nil {
+			s.WeekStarts = c.weekStarts(w.get("week_starts"))
 		}
-		return true
 	}
-	s.WeekStarts = time.Monday
-	if w.get("week_starts") != nil {
-		s.WeekStarts = c.weekStarts(w.get("week_starts"))
-	}
+	anchor(c, name)
 	return true
+}
+
+// dayBegins reads the time of day at which days begin, and so weeks, months and years.
+func dayBegins(c *limitReader, unit string) {
+	n := c.w.get("offset")
+	if n == nil {
+		return
+	}
+	offset, ok := c.duration(n, "offset")
+	switch {
+	case !ok:
+	case c.l.Window.Unit == windows.Hour && c.own.get("offset") == nil: // it is the rule's, for others of its limits
+	case c.l.Window.Unit == windows.Hour:
+		c.Fail(n, "it says at which time a day begins, as in offset: 5h", "an hour has no `offset`")
+	case offset >= event.Day:
+		c.Fail(n, "which day of a "+unit+" is the first says `anchor`, a date", "offset is shorter than a day: it says at which time a day begins")
+	case offset%event.Second != 0:
+		c.Fail(n, "as in offset: 5h", "offset is whole seconds")
+	default:
+		c.l.Window.Offset = offset
+	}
+}
+
+// anchor reads a date on which one of the periods begins.
+func anchor(c *limitReader, unit string) {
+	n := c.w.get("anchor")
+	if n == nil {
+		return
+	}
+	text, ok := c.Text(n, "anchor")
+	if !ok {
+		return
+	}
+	date, err := time.Parse(time.DateOnly, text)
+	s := &c.l.Window
+	switch {
+	case err != nil:
+		c.Fail(n, "as in anchor: 2026-01-31; the time of day at which a day begins is `offset`", "anchor: %q is no date", scalar.Shortened(text))
+	case s.Unit <= windows.Day && c.own.get("anchor") == nil: // as above
+	case s.Unit <= windows.Day:
+		article := map[windows.Unit]string{windows.Hour: "an", windows.Day: "a"}[s.Unit]
+		c.Fail(n, "the time of day at which a day begins is `offset`, as in offset: 5h", "%s %s has no `anchor`", article, unit)
+	case s.Unit == windows.Week && c.own.get("week_starts") != nil:
+		c.Fail(n, "leave one of them out", "a week has `anchor` or `week_starts`, not both")
+	case s.Unit == windows.Week:
+		s.WeekStarts = date.Weekday()
+	case s.Unit == windows.Month:
+		s.FirstDay = date.Day()
+	default:
+		s.FirstDay, s.FirstMonth = date.Day(), date.Month()
+	}
+	if s.FirstDay <= 1 && s.FirstMonth <= time.January { // it is the civil one
+		s.FirstDay, s.FirstMonth = 0, 0
+	}
 }
 
 func calendarHash(w *windows.Spec) string {
 	zone := w.Zone.String()
 	data, _ := windows.ZoneHash(zone) // the zone was loaded from there
-	return fmt.Sprintf("calendar %d %d %q %x", w.Unit, w.WeekStarts, zone, data)
+	hash := fmt.Sprintf("calendar %d %d %q %x", w.Unit, w.WeekStarts, zone, data)
+	if w.Offset != 0 || w.FirstDay != 0 {
+		hash += fmt.Sprintf(" from %d %d %d", w.FirstMonth, w.FirstDay, w.Offset)
+	}
+	return hash
 }
 
 func calendarWords(w *windows.Spec) string {
 	for name, unit := range units {
 		if unit == w.Unit {
-			return "each calendar " + name + " in " + w.Zone.String()
+			return "each calendar " + name + " in " + w.Zone.String() + begins(w)
 		}
 	}
 	return ""
 }
 
+// begins names the place at which a unit begins that is not the civil one.
+func begins(w *windows.Spec) (words string) {
+	switch {
+	case w.FirstMonth != 0:
+		words = fmt.Sprintf(" from %d %s", w.FirstDay, w.FirstMonth)
+	case w.FirstDay != 0:
+		words = fmt.Sprintf(" from day %d", w.FirstDay)
+	}
+	if at := time.Duration(w.Offset) * time.Microsecond; at > 0 {
+		words += " from " + time.Time{}.Add(at).Format(time.TimeOnly)
+	}
+	return words
+}
+
 func calendarCovers(w, o *windows.Spec) bool {
-	return w.Zone.String() == o.Zone.String() &&
-		(w.Unit == o.Unit && w.WeekStarts == o.WeekStarts || w.Unit > o.Unit && o.Unit != windows.Week)
+	switch {
+	case w.Zone.String() != o.Zone.String() || w.Offset != o.Offset:
+		return false
+	case w.Unit == o.Unit:
+		return w.WeekStarts == o.WeekStarts && w.FirstDay == o.FirstDay && w.FirstMonth == o.FirstMonth
+	case o.Unit == windows.Month:
+		return w.Unit == windows.Year && max(w.FirstDay, 1) == max(o.FirstDay, 1)
+	}
+	return w.Unit > o.Unit && o.Unit != windows.Week
 }
 
 func unitHint(per string) string {

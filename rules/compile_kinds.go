@@ -60,15 +60,11 @@ var windowKinds = [...]windowKind{
 	},
 	windows.Calendar: {
 		doc:    "the civil hour, day, week, month or year",
-		fields: []string{"timezone", "week_starts"},
+		fields: []string{"offset", "timezone", "week_starts", "anchor"},
 		read:   (*limitReader).calendar,
 		hash:   calendarHash,
 		words:  calendarWords,
 		covers: calendarCovers,
-		instead: map[string]string{
-			"offset": "a day that begins at another hour is window: tumbling with per: 1d and offset, in UTC; " +
-				"a month that begins on another day is an attribute to count by, as in key: [uid, attrs.period]",
-		},
 	},
 	windows.Sliding: {
 		doc:       "the last `per`, at every event",

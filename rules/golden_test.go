@@ -48,6 +48,9 @@ func describeLimits(b *strings.Builder, set *Set) {
 		if w.Every > 0 {
 			fmt.Fprintf(b, " every %d", w.Every)
 		}
+		if w.FirstDay > 0 {
+			fmt.Fprintf(b, " from %d %d", w.FirstMonth, w.FirstDay)
+		}
 		fmt.Fprintf(b, " kind %d per %d offset %d unit %d zone %v week %d exact %t resolution %d lateness %d gap %d limit %d most %d distinct %t estimate %t refunds %t\n",
 			uint8(w.Kind), w.Per, w.Offset, w.Unit, w.Zone, w.WeekStarts, w.Exact, w.Resolution, w.Lateness, w.Gap, w.Limit, w.Most, w.Distinct, w.Estimate, w.Refunds)
 	}

@@ -32,6 +32,12 @@ func (calendar) validate(s *Spec) error {
 	if s.WeekStarts < time.Sunday || s.WeekStarts > time.Saturday {
 		errs = append(errs, fmt.Errorf("windows: weeks cannot start on day %d, days are 0 (Sunday) to 6", s.WeekStarts))
 	}
+	if s.FirstDay < 0 || s.FirstDay > 31 || s.FirstMonth < 0 || s.FirstMonth > time.December {
+		errs = append(errs, fmt.Errorf("windows: no month begins on day %d, and no year in month %d", s.FirstDay, s.FirstMonth))
+	}
+	if s.Offset < 0 || s.Offset >= event.Day || s.Offset%event.Second != 0 || s.Offset > 0 && s.Unit == Hour {
+		errs = append(errs, fmt.Errorf("windows: no day begins %d µs after midnight: it is whole seconds, less than a day, and not of hours", s.Offset))
+	}
 	return errors.Join(errs...)
 }
 

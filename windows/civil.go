@@ -16,7 +16,8 @@ const (
 //
 // A day, week, month or year starts at the first instant whose civil date is in it, and ends
 // where a later one starts: where clocks go back past midnight, what is repeated belongs to
-// the day that had begun already, and a date that was skipped has no window.
+// the day that had begun already, and a date that was skipped has no window. With an Offset a
+// date begins when clocks show so much, or more.
 func civilWindow(s *Spec, at event.Micros) (start, end event.Micros) {
 	sec := int64(floorDiv(at, event.Second))
 	var from, to int64
@@ -24,7 +25,7 @@ func civilWindow(s *Spec, at event.Micros) (start, end event.Micros) {
 		from, to = hourWindow(s.Zone, sec)
 	} else {
 		off, _ := offsetAt(s.Zone, sec)
-		unit := unitOf(s, floorDiv(sec+off, daySeconds))
+		unit := unitOf(s, floorDiv(sec+off-int64(s.Offset/event.Second), daySeconds))
 		from, to = unitStart(s, unit), unitStart(s, unit+1)
 		for to <= sec {
 			unit++
@@ -43,24 +44,38 @@ func unitOf(s *Spec, day int64) int64 {
 		return floorDiv(day-firstWeek(s), 7)
 	}
 	date := time.Unix(day*daySeconds, 0).UTC()
-	if s.Unit == Year {
-		return int64(date.Year())
+	unit := int64(date.Year())
+	if s.Unit == Month {
+		unit = unit*12 + int64(date.Month()) - 1
 	}
-	return int64(date.Year())*12 + int64(date.Month()) - 1
+	if firstDay(s, unit) > day {
+		unit--
+	}
+	return unit
+}
+
+// firstDay is the day on which a month or year begins.
+func firstDay(s *Spec, unit int64) int64 {
+	year, month, day := int(unit), max(s.FirstMonth, time.January), max(s.FirstDay, 1)
+	if s.Unit == Month {
+		year, month = 0, time.January+time.Month(unit)
+	}
+	if day > 28 {
+		day = min(day, time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day())
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / daySeconds
 }
 
 // unitStart is the first instant whose civil date is in the unit or after it.
 func unitStart(s *Spec, unit int64) int64 {
+	day := unit
 	switch s.Unit {
-	case Day:
-		return firstAt(s.Zone, unit*daySeconds)
+	case Month, Year:
+		day = firstDay(s, unit)
 	case Week:
-		return firstAt(s.Zone, (unit*7+firstWeek(s))*daySeconds)
-	case Year:
-		return firstAt(s.Zone, time.Date(int(unit), time.January, 1, 0, 0, 0, 0, time.UTC).Unix())
-	default:
-		return firstAt(s.Zone, time.Date(0, time.January+time.Month(unit), 1, 0, 0, 0, 0, time.UTC).Unix())
+		day = unit*7 + firstWeek(s)
 	}
+	return firstAt(s.Zone, day*daySeconds+int64(s.Offset/event.Second))
 }
 
 // firstWeek is the first day at or after 1970-01-01, a Thursday, that starts a week.

@@ -47,39 +47,46 @@ func steady(zone *time.Location, from, to int64) bool {
 	return wall(zone, to).Unix()-wall(zone, from).Unix() == to-from
 }
 
-// dateOf is the first date of the unit that a date is in, and step leads to the next unit's.
-func dateOf(unit windows.Unit, weekStarts time.Weekday, shown time.Time) time.Time {
-	year, month, day := shown.Date()
-	switch unit {
+// begins reports whether a unit begins on a date: a month on its last day if it has none of that number.
+func begins(s *windows.Spec, date time.Time) bool {
+	last := date.AddDate(0, 0, 1).Month() != date.Month()
+	first := date.Day() == max(s.FirstDay, 1) || last && date.Day() < s.FirstDay
+	switch s.Unit {
 	case windows.Week:
-		day -= (int(shown.Weekday()) - int(weekStarts) + 7) % 7
+		return date.Weekday() == s.WeekStarts
 	case windows.Month:
-		day = 1
+		return first
 	case windows.Year:
-		month, day = time.January, 1
+		return first && date.Month() == max(s.FirstMonth, time.January)
 	}
-	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	return true
 }
 
-func next(unit windows.Unit, date time.Time) time.Time {
-	switch unit {
-	case windows.Week:
-		return date.AddDate(0, 0, 7)
-	case windows.Month:
-		return date.AddDate(0, 1, 0)
-	case windows.Year:
-		return date.AddDate(1, 0, 0)
+// dateOf is the first date of the unit that a date is in: it turns the leaves back one by one.
+func dateOf(s *windows.Spec, shown time.Time) time.Time {
+	year, month, day := shown.Date()
+	date := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	for !begins(s, date) {
+		date = date.AddDate(0, 0, -1)
 	}
-	return date.AddDate(0, 0, 1)
+	return date
+}
+
+func next(s *windows.Spec, date time.Time) time.Time {
+	for date = date.AddDate(0, 0, 1); !begins(s, date); {
+		date = date.AddDate(0, 0, 1)
+	}
+	return date
 }
 
 // window is the unit that has begun last at sec.
-func (c *civilDates) window(unit windows.Unit, weekStarts time.Weekday, sec int64) (from, to int64) {
-	date := dateOf(unit, weekStarts, wall(c.zone, sec))
-	from = c.first(date)
+func (c *civilDates) window(s *windows.Spec, sec int64) (from, to int64) {
+	late := s.Offset.Duration()
+	date := dateOf(s, wall(c.zone, sec).Add(-late))
+	from = c.first(date.Add(late))
 	for {
-		date = next(unit, date)
-		if to = c.first(date); to > sec {
+		date = next(s, date)
+		if to = c.first(date.Add(late)); to > sec {
 			return from, to
 		}
 		from = to // clocks went back into a date that had ended, or a date was skipped
@@ -140,16 +147,19 @@ func TestCalendarEqualsCivilDates(t *testing.T) {
 		spec := windows.Spec{
 			Kind: windows.Calendar, Zone: c.zone, Unit: windows.Hour + windows.Unit(r.IntN(5)), WeekStarts: time.Weekday(r.IntN(7)),
 		}
+		if i%3 > 0 {
+			elsewhere(&spec, r.IntN)
+		}
 		wantFrom, wantTo := hourAround(c.zone, sec)
 		if spec.Unit != windows.Hour {
-			wantFrom, wantTo = c.window(spec.Unit, spec.WeekStarts, sec)
+			wantFrom, wantTo = c.window(&spec, sec)
 		}
 		note(met, &spec, wantFrom, wantTo)
 		moment := event.Micros(sec)*event.Second + event.Micros(r.IntN(1_000_000))
 		for _, now := range []event.Micros{moment, event.Micros(wantFrom) * event.Second, event.Micros(wantTo)*event.Second - tick} {
 			gotFrom, gotTo := spec.Bounds(nil, now)
 			if gotFrom != event.Micros(wantFrom)*event.Second || gotTo != event.Micros(wantTo)*event.Second {
-				t.Fatalf("case %d, %v, unit %d, weeks from %v, at %v: %v to %v, want %v to %v", i, c.zone, spec.Unit, spec.WeekStarts, now,
+				t.Fatalf("case %d, %v, %+v, at %v: %v to %v, want %v to %v", i, c.zone, spec, now,
 					gotFrom, gotTo, time.Unix(wantFrom, 0).UTC(), time.Unix(wantTo, 0).UTC())
 			}
 		}
@@ -160,6 +170,43 @@ func TestCalendarEqualsCivilDates(t *testing.T) {
 			t.Errorf("%s was never tried", odd)
 		}
 	}
+}
+
+// elsewhere has a spec's units begin at another time, and on another day.
+func elsewhere(s *windows.Spec, roll func(int) int) {
+	if s.Unit > windows.Hour {
+		s.Offset = []event.Micros{0, 60, 1800, 2 * 3600, 2*3600 + 1800, 5 * 3600, 23*3600 + 1800}[roll(7)] * event.Second
+	}
+	if s.Unit >= windows.Month {
+		s.FirstDay = []int{0, 1, 2, 15, 28, 29, 30, 31}[roll(8)]
+	}
+	if s.Unit == windows.Year {
+		s.FirstMonth = time.Month(roll(13))
+	}
+}
+
+// Dates on which months and years begin that not all of them have.
+func FuzzCalendarThatBeginsElsewhere(f *testing.F) {
+	for seed := range uint8(40) {
+		f.Add(seed, 1_790_000_000+int64(seed)*10_000_000, seed%4, seed, seed%13, uint32(seed)*2000)
+	}
+	f.Fuzz(func(t *testing.T, zone uint8, sec int64, unit, day, month uint8, offset uint32) {
+		if sec < utc(1973, 1, 1, 0, 0).Unix() || sec > utc(2105, 1, 1, 0, 0).Unix() {
+			return
+		}
+		c := &civilDates{zone: mustLoad(oddZones[int(zone)%len(oddZones)]), starts: map[time.Time]int64{}}
+		s := windows.Spec{
+			Kind: windows.Calendar, Zone: c.zone, Unit: windows.Day + windows.Unit(unit%4), WeekStarts: time.Weekday(day % 7),
+			FirstDay: int(day % 32), FirstMonth: time.Month(month % 13), Offset: event.Micros(offset%1440) * event.Minute, // the oracle looks at the clock each minute
+		}
+		if err := s.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		wantFrom, wantTo := c.window(&s, sec)
+		if from, to := s.Bounds(nil, event.Micros(sec)*event.Second); from != event.Micros(wantFrom)*event.Second || to != event.Micros(wantTo)*event.Second {
+			t.Fatalf("%v, %+v at %v: %v to %v, want %v to %v", c.zone, s, time.Unix(sec, 0).UTC(), from, to, time.Unix(wantFrom, 0).UTC(), time.Unix(wantTo, 0).UTC())
+		}
+	})
 }
 
 // oddities list the mistakes that calendars are prone to.

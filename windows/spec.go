@@ -46,11 +46,13 @@ const MaxTime event.Micros = 1 << 58
 type Spec struct {
 	Kind       Kind
 	Per        event.Micros   // the length; unused by Calendar and Session
-	Offset     event.Micros   // Tumbling, Hopping: what the edges are shifted by
+	Offset     event.Micros   // Tumbling, Hopping: what the edges are shifted by; Calendar: the time of day at which days begin
 	Every      event.Micros   // Hopping: how far apart windows begin; Per is a multiple of it
 	Unit       Unit           // Calendar
 	Zone       *time.Location // Calendar; nil is UTC
 	WeekStarts time.Weekday   // Calendar weeks; the zero value is Sunday, rules default to Monday
+	FirstDay   int            // Calendar months and years: the day of the month on which they begin, or its last one; 0 is the first
+	FirstMonth time.Month     // Calendar years: the month in which they begin; 0 is January
 	Exact      bool           // Sliding: keep the times; amounts are whole numbers, limits at most ExactLimit
 	Resolution event.Micros   // Sliding panes: a pane's length; 0 is Per/60 cut to whole µs, at least 1
 	Lateness   event.Micros   // how long at most the window before the current one is held

@@ -36,21 +36,22 @@ func TestValidateReturnsAllThatIsWrong(t *testing.T) {
 		spec windows.Spec
 		want []string
 	}{
-		"kind":     {windows.Spec{}, []string{"unknown kind 0"}},
-		"tumbling": {windows.Spec{Kind: windows.Tumbling, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "offset"}},
-		"calendar": {windows.Spec{Kind: windows.Calendar, WeekStarts: 7}, []string{"unknown unit 0", "day 7"}},
-		"sliding":  {windows.Spec{Kind: windows.Sliding, Per: -1}, []string{"per is -1"}},
-		"panes":    {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Second - 1}, []string{"more than 3600 panes"}},
-		"session":  {windows.Spec{Kind: windows.Session, Lateness: -1}, []string{"lateness", "gap"}},
-		"bucket":   {windows.Spec{Kind: windows.Bucket, Per: 1}, []string{"limit"}},
-		"hopping":  {windows.Spec{Kind: windows.Hopping, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "every", "offset"}},
-		"first":    {windows.Spec{Kind: windows.FromFirst, Lateness: -1}, []string{"lateness", "per"}},
-		"uneven":   {windows.Spec{Kind: windows.Hopping, Per: event.Hour, Every: 7 * event.Minute}, []string{"not a multiple"}},
-		"hops":     {windows.Spec{Kind: windows.Hopping, Per: event.Hour + 2*event.Second, Every: 2 * event.Second}, []string{"more than 1800 windows"}},
-		"distinct": {windows.Spec{Kind: windows.Bucket, Per: 1, Limit: 1, Distinct: true}, []string{"bucket does not count"}},
-		"estimate": {windows.Spec{Kind: windows.Sliding, Per: 1, Distinct: true, Estimate: true}, []string{"not in sliding"}},
-		"refunds":  {windows.Spec{Kind: windows.Session, Gap: 1, Refunds: true}, []string{"taken back"}},
-		"coarse":   {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Hour + 1}, []string{"not between"}},
+		"kind":      {windows.Spec{}, []string{"unknown kind 0"}},
+		"tumbling":  {windows.Spec{Kind: windows.Tumbling, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "offset"}},
+		"calendar":  {windows.Spec{Kind: windows.Calendar, WeekStarts: 7}, []string{"unknown unit 0", "day 7"}},
+		"elsewhere": {windows.Spec{Kind: windows.Calendar, Unit: windows.Hour, FirstDay: 32, Offset: event.Hour}, []string{"on day 32", "not of hours"}},
+		"sliding":   {windows.Spec{Kind: windows.Sliding, Per: -1}, []string{"per is -1"}},
+		"panes":     {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Second - 1}, []string{"more than 3600 panes"}},
+		"session":   {windows.Spec{Kind: windows.Session, Lateness: -1}, []string{"lateness", "gap"}},
+		"bucket":    {windows.Spec{Kind: windows.Bucket, Per: 1}, []string{"limit"}},
+		"hopping":   {windows.Spec{Kind: windows.Hopping, Lateness: -1, Offset: windows.MaxTime + 1}, []string{"lateness", "per", "every", "offset"}},
+		"first":     {windows.Spec{Kind: windows.FromFirst, Lateness: -1}, []string{"lateness", "per"}},
+		"uneven":    {windows.Spec{Kind: windows.Hopping, Per: event.Hour, Every: 7 * event.Minute}, []string{"not a multiple"}},
+		"hops":      {windows.Spec{Kind: windows.Hopping, Per: event.Hour + 2*event.Second, Every: 2 * event.Second}, []string{"more than 1800 windows"}},
+		"distinct":  {windows.Spec{Kind: windows.Bucket, Per: 1, Limit: 1, Distinct: true}, []string{"bucket does not count"}},
+		"estimate":  {windows.Spec{Kind: windows.Sliding, Per: 1, Distinct: true, Estimate: true}, []string{"not in sliding"}},
+		"refunds":   {windows.Spec{Kind: windows.Session, Gap: 1, Refunds: true}, []string{"taken back"}},
+		"coarse":    {windows.Spec{Kind: windows.Sliding, Per: event.Hour, Resolution: event.Hour + 1}, []string{"not between"}},
 	} {
 		err := tt.spec.Validate()
 		if err == nil {

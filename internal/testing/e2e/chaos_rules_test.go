@@ -235,6 +235,11 @@ func drawRules(rnd *rand.Rand, perUID int, brief bool) string {
 				"      when: attrs.discounted == true\n"
 		},
 		func() string {
+			anchor := []string{"", "\n      anchor: 2026-01-31", "\n      anchor: " + num(2020, 2030) + "-02-" + num(10, 28)}[rnd.IntN(3)]
+			window := "calendar" + anchor + "\n      offset: " + num(1, 23) + "h\n      timezone: " + zone()
+			return rule("renewed", `api: "*"`, "", num(perUID/2, perUID*2), "month", window, then())
+		},
+		func() string {
 			return rule("hour", `api: "*"`, "", num(perUID/2, perUID*2), "hour", "calendar\n      timezone: "+zone(), then())
 		},
 		func() string {
