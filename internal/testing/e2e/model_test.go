@@ -167,12 +167,12 @@ func (m *model) last() map[string]verdict.Verdict {
 }
 
 // orderly reports whether the order of events, of a minute or two, makes no difference under a
-// limit in the end. Where events reset a window, or tell another limit, it does: whether there is a
-// verdict in between depends on it.
+// limit in the end. Where events begin or reset a window, or tell another limit, it does: whether there
+// is a verdict in between depends on it.
 func (m *model) orderly(limit string) bool {
 	for _, l := range m.set.Limits {
 		if l.Name == limit {
-			return l.PerMin >= event.Hour && l.Told == nil && !strings.HasPrefix(limit, "in-a-row")
+			return l.PerMin >= event.Hour && l.Told == nil && !l.Window.Kind.Follows() && !strings.HasPrefix(limit, "in-a-row")
 		}
 	}
 	return false
