@@ -72,6 +72,7 @@ func newPeers(ctx context.Context, client *redis.Client, addr string, users int,
 		r, err := rate.Allow(ctx, names[user], redis_rate.PerHour(1_000_000))
 		return whether(err == nil && r.Allowed > 0, err)
 	}})
+	peers = append(peers, newScriptedLevels(client))
 	ours, stopOurs, err := newPermits(ctx, client, addr, names)
 	if err != nil {
 		return nil, nil, err
@@ -91,7 +92,7 @@ func newPeers(ctx context.Context, client *redis.Client, addr string, users int,
 
 // check refuses words that no peer's name begins with.
 func check(words []string) error {
-	known := []string{"bare INCR and EXPIRE", "GCRA in Lua", "redis_rate", "permit", "gubernator"}
+	known := []string{"bare INCR and EXPIRE", "GCRA in Lua", "redis_rate", "three levels in Lua", "permit", "gubernator"}
 	for _, word := range words {
 		if !slices.ContainsFunc(known, func(name string) bool { return begins(name, []string{word}) }) {
 			return fmt.Errorf("--only: nothing begins with %q; there are %s", word, strings.Join(known, ", "))

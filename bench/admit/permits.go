@@ -26,6 +26,9 @@ spec:
     - {name: tumbling, match: {api: tumbling}, limit: 1000000000, per: 1h, window: tumbling, strict: {hold: 30s}}
     - {name: bucket, match: {api: bucket}, limit: 1000000, per: 1h, window: bucket, strict: {hold: 30s}}
     - {name: ahead, match: {api: ahead}, limit: 1000000000, per: 1h, window: tumbling, strict: {hold: 30s, ahead: 1s}}
+    - {name: org, key: attrs.org, match: {api: levels}, count: {sum: cost}, limit: 1000000000, per: 1h, window: tumbling, strict: {hold: 30s}}
+    - {name: team, key: attrs.team, match: {api: levels}, count: {sum: cost}, limit: 1000000000, per: 1h, window: tumbling, strict: {hold: 30s}}
+    - {name: member, key: uid, match: {api: levels}, count: {sum: cost}, limit: 1000000000, per: 1h, window: tumbling, strict: {hold: 30s}}
 `
 
 // owner is what an aggregator does for strict limits: it says that the rules are in force and that Redis may grant, and settles
@@ -179,7 +182,12 @@ func newPermits(ctx context.Context, client *redis.Client, addr string, names []
 			after: a.settle,
 		})
 	}
-	return peers, stop, nil
+	three, err := newLevels(admitter, o)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return append(peers, three), stop, nil
 }
 
 // newAdmitter returns one that runs, and knows the rules.
