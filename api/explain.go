@@ -27,6 +27,7 @@ type ExplainedRule struct {
 	Explanation
 	Strict   *StrictStanding `json:"strict,omitempty"`
 	ExemptBy []Exemption     `json:"exempt_by,omitempty"` // why it is exempt
+	Grants   []Allowance     `json:"grants,omitempty"`    // the key's limit and grants by commands that hold
 }
 
 // Explanation is a key's position under one limit.
@@ -38,8 +39,9 @@ type Explanation struct {
 	Limit     event.Decimal    `json:"limit"`                   // of the key's tier; a bucket's burst; 0: unlimited, or closed
 	Closed    bool             `json:"closed,omitempty"`        // the limit is 0: it allows nothing
 	Left      event.Decimal    `json:"left" schema:"minimum=0"` // limit - count, 0 above the limit, and when it is unlimited
+	Granted   event.Decimal    `json:"granted,omitempty"`       // how much of the limit commands have granted on top
 	Tier      int              `json:"tier,omitempty"`          // the number of the tier, from 1; 0: none
-	LimitFrom string           `json:"limit_from,omitempty"`    // what tells the limit besides the rule: an attribute, or overrides
+	LimitFrom string           `json:"limit_from,omitempty"`    // what tells the limit besides the rule: an attribute, overrides, or a command
 	Estimated bool             `json:"estimated,omitempty"`     // the count is an estimate
 	From      event.Micros     `json:"from"`                    // the start of what the window covers
 	Until     event.Micros     `json:"until"`                   // its end, which is not part of it

@@ -17,6 +17,8 @@ const (
 	CommandReset                          // clear what is in force, and forget what was counted
 	CommandExempt                         // clear what is in force, and judge nothing until Until; an Until that is over ends an exemption
 	CommandForget                         // clear what is in force, and forget all of the key; the state is empty then
+	CommandLimit                          // give the key a limit of its own until Until, or end it; judged at once
+	CommandGrant                          // add an amount to the key's limit until Until, or end that; judged at once
 )
 
 // Command is one command on one key.
@@ -24,9 +26,16 @@ type Command struct {
 	Kind  CommandKind
 	Rule  string       // "": all; of CommandBlock: none
 	At    event.Micros // when it was given
-	Until event.Micros // of CommandBlock and CommandExempt
+	Until event.Micros // of CommandBlock and CommandExempt; of CommandLimit and CommandGrant NoTime is no end
 	Cause verdict.Cause
-	Giver Giver // of CommandExempt: who gave it, and why
+	Giver Giver // of CommandExempt, CommandLimit and CommandGrant: who gave it, and why
+
+	// Of CommandLimit and CommandGrant, which Plan completes.
+	Amount    event.Decimal // the limit, 0 is unlimited; or what is granted
+	ID        string        // the same one again does nothing
+	Ends      bool          // it ends the key's limit, or the grant with the ID
+	PeriodEnd bool          // until the end of the window in which the key stands; Until is not looked at
+	Asked     string        // until when, in the words of who asked: the same again for the same ID
 }
 
 // manualLimit stands for it.
@@ -47,11 +56,14 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 	dst = keystate.AppendHeader(dst, latest)
 	dst = p.ids.AppendTo(dst, old.IDs, old.Latest, latest, 0, false)
 	moment := max(cmd.At, latest)
-	p.commandOwn(&cmd, key, moment)
+	gives := p.commandOwn(&cmd, key, moment)
 	dst = p.keySection.AppendSection(dst)
 	res.SpentAt = max(res.SpentAt, p.keySection.Spent())
 	dst = p.each(dst, &old, key, latest, &res, func(dst []byte, sec keystate.Section, l *Limit) []byte {
-		if cmd.Kind == CommandBlock || cmd.Rule != "" && cmd.Rule != l.Rule.Name && cmd.Rule != l.Name {
+		if gives && l.Name == cmd.Rule {
+			return judgeAllowed(p, dst, sec, l, &Input{Key: key, At: moment, Cause: cmd.Cause}, &res)
+		}
+		if cmd.Kind == CommandBlock || cmd.allows() || cmd.Rule != "" && cmd.Rule != l.Rule.Name && cmd.Rule != l.Name {
 			return p.keep(dst, sec, l, key, latest, &res)
 		}
 		window := p.take(sec)
@@ -77,8 +89,8 @@ func (p *Stepper) Command(dst, state, key []byte, cmd Command) ([]byte, Result) 
 	return dst, res
 }
 
-// commandOwn applies a command to the key's own section.
-func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
+// commandOwn applies a command to the key's own section. gives says that it has given or ended a limit or a grant.
+func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) (gives bool) {
 	m := &p.keySection.Manual
 	p.keySection.Any = true
 	all := cmd.Rule == "" || cmd.Rule == ManualRule
@@ -88,6 +100,12 @@ func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 		m.Had, m.Block = true, keystate.Block{Since: moment, Until: until, Name: []byte(ManualRule), Partition: cmd.Cause.Partition, Offset: cmd.Cause.Offset, ID: []byte(cmd.Cause.ID)}
 		v := manualLimit.verdictOf(&m.Block, p.key(key))
 		p.change(&v, -1)
+	case CommandLimit, CommandGrant:
+		l, _ := limitNamed(p.set, cmd.Rule) // nil: it waits until the rules have it again
+		g := &p.Gave
+		g.Repeated, g.Err = allowOwn(&p.keySection, l, cmd, moment)
+		p.allow = p.keySection.Allow
+		return g.Err == nil && !g.Repeated
 	case CommandExempt:
 		p.exemptOwn(cmd, moment)
 		fallthrough
@@ -102,6 +120,7 @@ func (p *Stepper) commandOwn(cmd *Command, key []byte, moment event.Micros) {
 			p.keySection.Clear()
 		}
 	}
+	return false
 }
 
 // each appends the sections of the set's limits as f does; others as keep does.

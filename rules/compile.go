@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tallygate/tallygate/event"
@@ -28,6 +29,21 @@ func Compile(file string, src []byte) (*Set, error) {
 // ParseDuration reads a Prometheus duration, such as 30s, 1h30m or 7d: whole numbers with the units
 // y (365d), w, d, h, m, s and ms, from long to short. 0 needs no unit.
 func ParseDuration(s string) (event.Micros, error) { return scalar.ParseDuration(s) }
+
+// ParseNumber reads a number that a limit may have, such as 100, 100k or 1MiB.
+func ParseNumber(s string) (event.Decimal, error) {
+	n, problem, hint := scalar.ParseNumber(scalar.PlainNumber(s))
+	switch {
+	case problem == "" && n == 0:
+		return 0, errors.New("a limit, or what is granted, is above zero")
+	case hint != "":
+		problem += ": " + hint
+	}
+	if problem != "" {
+		return 0, errors.New(problem)
+	}
+	return n, nil
+}
 
 // FormatDuration writes a duration as ParseDuration reads it: 90d, 1h30m. It is cut to milliseconds.
 func FormatDuration(d event.Micros) string { return scalar.FormatDuration(d) }

@@ -235,6 +235,7 @@ func (c *limitReader) countable() {
 		c.Fail(o.Node, "use another window, or a `candidate` with a lower limit", "a %v has no `warn`", s.Kind)
 	}
 	overrideFile{c}.check()
+	checkGrants(c)
 	s.Distinct = distinct
 	s.Estimate = distinct && s.Estimates() && l.largest() > windows.ExactDistinct*event.One
 	if s.Estimate {

@@ -30,7 +30,7 @@ func (c *Counter) Counts(state, key []byte, now event.Micros, each func(i int, c
 			continue
 		}
 		window := p.take(p.find(&k, l))
-		limit, _ := l.limitBy(&p.extras, p.clock.tierAt(l, p.extras.Tier, now), key, now)
+		limit, _ := l.limitBy(&p.extras, p.allow, p.clock.tierAt(l, p.extras.Tier, now), key, now)
 		each(i, l.Window.CountAt(window, now), limit)
 	}
 	return nil

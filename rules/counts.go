@@ -11,7 +11,8 @@ type counts struct {
 	extras keystate.Extras // of the section
 	parts  []byte          // extras on the wire
 	clock  clock
-	next   forecast // of the limit that is judged
+	allow  allowances // of the key, by commands
+	next   forecast   // of the limit that is judged
 }
 
 // take reads a section's extras into p.extras, and returns its window.

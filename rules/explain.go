@@ -18,8 +18,9 @@ type Explanation struct {
 	Limit     event.Decimal    `json:"limit"`                // of the key's tier; a bucket's burst; 0: unlimited, or closed
 	Closed    bool             `json:"closed,omitempty"`     // the limit is 0: it allows nothing
 	Left      event.Decimal    `json:"left"`                 // limit - count, 0 above the limit, and when it is unlimited
+	Granted   event.Decimal    `json:"granted,omitempty"`    // how much of the limit commands have granted on top
 	Tier      int              `json:"tier,omitempty"`       // the number of the tier, from 1; 0: none
-	LimitFrom string           `json:"limit_from,omitempty"` // what tells the limit besides the rule: an attribute, or overrides
+	LimitFrom string           `json:"limit_from,omitempty"` // what tells the limit besides the rule: an attribute, overrides, or a command
 	Estimated bool             `json:"estimated,omitempty"`  // the count is an estimate
 	From      event.Micros     `json:"from"`                 // what the window covers: from From
 	Until     event.Micros     `json:"until"`                // until before Until
@@ -34,6 +35,14 @@ type Explanation struct {
 	Verdict   *verdict.Verdict `json:"verdict"`             // what is in force, without Seq; nil when nothing is
 	Candidate *verdict.Verdict `json:"candidate,omitempty"` // the same of its candidate
 }
+
+// OwnLimit reports whether the key has a limit of its own, by overrides or a command, which no event changes.
+func (x *Explanation) OwnLimit() bool {
+	return x.LimitFrom == "overrides" || x.LimitFrom == FromCommand
+}
+
+// FromCommand is the LimitFrom of a limit that a command gave.
+const FromCommand = "a command"
 
 // Explain describes a key's position at now under every limit that counts by the key's dimensions, in the set's
 // order; also under those that it has not met. A non-empty api leaves only rules that match or cover it. A block by a
@@ -88,7 +97,12 @@ func (p *counts) explain(l *Limit, window, key []byte, dims []event.Dim, now eve
 		Counted: l.Window.Latest(window),
 	}
 	e.Limit, e.Closed = shown(f.limit)
-	e.LimitFrom = l.source(x, tier, key, now)
+	if e.LimitFrom = l.source(x, tier, key, now); p.allow.own(l, f.latest) != nil {
+		e.LimitFrom = FromCommand
+	}
+	if f.limit != Unlimited {
+		e.Granted = p.allow.granted(l, f.latest)
+	}
 	if x.WasReset {
 		e.Reset = x.Reset
 	}

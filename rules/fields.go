@@ -24,6 +24,7 @@ var allPlaces = []struct {
 	{"then", thenPlace.placeDoc, thenPlace.docs()},
 	{"tier", tierPlace.placeDoc, tierPlace.docs()},
 	{"candidate", candidatePlace.placeDoc, candidatePlace.docs()},
+	{"grants", grantsPlace.placeDoc, grantsPlace.docs()},
 	{"told", toldPlace.placeDoc, toldPlace.docs()},
 	{"reset_on", resetPlace.placeDoc, resetPlace.docs()},
 	{"permits", strictPlace.placeDoc, strictPlace.docs()},
@@ -118,6 +119,7 @@ var rulePlace = place[*ruleReader]{
 		{overridesDoc, nil},
 		{candidateDoc, nil},
 		{quotaDoc, nil},
+		{grantsDoc, nil},
 		{thenDoc, nil}, // then, fuse and limits depend on what the others say: see compiler.rule
 		{fieldDoc{"warn", "warn", "[notices](#warn) on the way to the limit, such as `[50%, 80%]`", false}, (*ruleReader).warn},
 		{modeDoc, func(c *ruleReader, n *yaml.Node) { c.r.Mode = c.mode(n) }},
@@ -189,6 +191,7 @@ var limitFields = []field[*limitReader]{
 	{overridesDoc, func(c *limitReader, n *yaml.Node) { overrideFile{c}.read(n) }},
 	{candidateDoc, func(c *limitReader, n *yaml.Node) { c.candidate(n, &candidatePlace) }},
 	{quotaDoc, (*limitReader).quota},
+	{grantsDoc, func(c *limitReader, n *yaml.Node) { grantsPlace.inside(c, c.File, n) }},
 }
 
 var limitPlace = place[*compiler]{
@@ -268,6 +271,14 @@ var candidatePlace = place[*limitReader]{
 	fields: []field[*limitReader]{{fieldDoc{"limit", "allowed", "the limit that is tried", true}, nil}},
 }
 
+var grantsPlace = place[*limitReader]{
+	placeDoc: placeDoc{what: "grants", example: "as in grants: {most: 10k}", doc: "What commands may grant keys on top of their limits."},
+	fields: []field[*limitReader]{
+		{fieldDoc{"most", "number", "what the grants in force of a key add up to at most", true},
+			func(c *limitReader, n *yaml.Node) { c.l.GrantsMost = c.number(n, "most", c.l.Rule) }},
+	},
+}
+
 // Fields that stand in several places.
 var (
 	keyDoc     = fieldDoc{"key", "key", "[what to count by](#key); default `uid`. With `scope: instance` also `[]` for all requests together", false}
@@ -280,7 +291,9 @@ var (
 		"[other limits](#tiers-and-candidates) for some keys: the first whose `when` holds for the event counts", false}
 	candidateDoc = fieldDoc{"candidate", "candidate", "a limit to [try out](#tiers-and-candidates) beside the live one", false}
 	quotaDoc     = fieldDoc{"quota", `{"type": "boolean"}`, "`true`: services and callers are told [what is left](#quota)", false}
-	thenDoc      = fieldDoc{"then", "then", "what follows; required, unless there is `warn`, `strict` or `scope: instance`", false}
+	grantsDoc    = fieldDoc{"grants", "grants",
+		"`{most: 10k}`: how much [grants by command](#limits-and-grants-by-command) may add to one key's limit; default: any amount", false}
+	thenDoc = fieldDoc{"then", "then", "what follows; required, unless there is `warn`, `strict` or `scope: instance`", false}
 )
 
 // Fields of windows. windowKinds says which kinds have them, and docs and schema get it from there.

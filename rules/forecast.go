@@ -5,9 +5,10 @@ import (
 	"github.com/tallygate/tallygate/rules/internal/keystate"
 )
 
-// forecast predicts a key's limits under a limit if no event tells another one: tiers follow the clock, and an
-// override may have an end.
+// forecast predicts a key's limits under a limit if no event tells another one: tiers follow the clock, and
+// overrides and what commands gave may have an end.
 type forecast struct {
+	allow  allowances
 	clock  *clock
 	extras *keystate.Extras
 	key    []byte
@@ -22,9 +23,9 @@ type fall struct {
 
 // limitAt finds the limit by which p.extras are judged, and what there is to know of those that come behind it.
 func (p *counts) limitAt(l *Limit, f *facts, key []byte) (known bool) {
-	f.limit, known = l.limitBy(&p.extras, p.clock.tierAt(l, p.extras.Tier, f.latest), key, f.latest)
-	if f.ahead = nil; l.clockStep > 0 || l.overrides.ends(key, f.latest) != event.NoTime {
-		p.next.clock, p.next.extras, p.next.key = &p.clock, &p.extras, key
+	f.limit, known = l.limitBy(&p.extras, p.allow, p.clock.tierAt(l, p.extras.Tier, f.latest), key, f.latest)
+	if f.ahead = nil; l.clockStep > 0 || l.overrides.ends(key, f.latest) != event.NoTime || p.allow.concern(l) {
+		p.next.allow, p.next.clock, p.next.extras, p.next.key = p.allow, &p.clock, &p.extras, key
 		f.ahead = &p.next
 	}
 	return known
@@ -36,8 +37,11 @@ func (n *forecast) limitUntil(l *Limit, at event.Micros) (limit event.Decimal, u
 	if ends := l.overrides.ends(n.key, at); ends != event.NoTime {
 		until = ends
 	}
-	limit, _ = l.limitBy(n.extras, tier, n.key, at)
-	return limit, until
+	if own := n.allow.own(l, at); own != nil {
+		until = own.Ends()
+	}
+	limit, _ = l.limitBy(n.extras, n.allow, tier, n.key, at)
+	return limit, min(until, n.allow.grantsEnd(l, at))
 }
 
 // below is facts.below, from a moment that is not before the window's latest.

@@ -48,7 +48,7 @@ func (p *Stepper) LeftNow(state, key []byte) []Left {
 	p.each(nil, &old, key, old.Latest, &res, func(_ []byte, sec keystate.Section, l *Limit) []byte {
 		window := p.take(sec)
 		latest := l.Window.Latest(window)
-		limit, known := l.toldLimit(&p.extras, key, latest)
+		limit, known := l.toldLimit(&p.extras, p.allow, key, latest)
 		if l.Quota && known && latest != event.NoTime && !p.Fuses.shadow(l) && !p.isExempt(l, key, latest) {
 			p.noteLeft(l, window, limit, limit, latest)
 		}
@@ -112,10 +112,10 @@ func leftUntil(l *Limit, window []byte, at event.Micros) event.Micros {
 
 // toldBy is the limit by which something may have been said that is still known when an event comes;
 // Unlimited for none.
-func toldBy(l *Limit, x *keystate.Extras, window, key []byte, at event.Micros) (limit event.Decimal) {
+func toldBy(l *Limit, x *keystate.Extras, allow allowances, window, key []byte, at event.Micros) (limit event.Decimal) {
 	limit = Unlimited
 	if latest := l.Window.Latest(window); l.Quota && len(window) > 0 && at < leftUntil(l, window, latest) {
-		limit, _ = l.toldLimit(x, key, latest)
+		limit, _ = l.toldLimit(x, allow, key, latest)
 	}
 	return limit
 }

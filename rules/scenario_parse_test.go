@@ -22,6 +22,7 @@ import (
 //	explain 2m uid=u1 api=search.query   where the key stands
 //	    search: 100 of 100, …
 //	unblock 3m uid=u1                    a command: block, unblock, reset, exempt or forget, with rule and for
+//	grant 3m uid=u1 rule=a gives=5      a limit or a grant by command: with for, id, ends
 //	check                                what is wrong with the rules, or suspicious
 //	record 4m {"api":"x","uid":42}       an event as it comes out of Kafka at that time
 //	change limit: 5 => limit: 7          the rules are loaded again, with other words
@@ -112,7 +113,7 @@ func (sc *scenario) parseStep(line string) (scenarioStep, error) {
 	if step.verb == "check" || step.verb == "change" {
 		return step, nil
 	}
-	if !slices.Contains([]string{"at", "explain", "block", "unblock", "reset", "exempt", "forget", "judge", "record", "covers"}, step.verb) || len(words) < 2 {
+	if !slices.Contains([]string{"at", "explain", "block", "unblock", "reset", "exempt", "forget", "limit", "grant", "judge", "record", "covers"}, step.verb) || len(words) < 2 {
 		return step, fmt.Errorf("%q is neither 'at MOMENT …' nor 'explain MOMENT …' nor a command", line)
 	}
 	var err error
@@ -151,8 +152,11 @@ type repeated struct {
 	times  int
 	every  event.Micros
 
-	rule string // of a command
-	span event.Micros
+	rule   string // of a command
+	span   event.Micros
+	amount event.Decimal // of a limit or a grant
+	period bool          // until the period's end
+	ends   bool
 }
 
 func (step *scenarioStep) parseEvent() (repeated, error) {
@@ -184,7 +188,15 @@ func (r *repeated) set(f stepField) (err error) {
 	case "rule":
 		r.rule = f.value
 	case "for":
-		r.span, err = span(f.value)
+		if r.period = f.value == "period-end"; !r.period {
+			r.span, err = span(f.value)
+		}
+	case "ends":
+		r.ends = true
+	case "gives":
+		if f.value != "unlimited" {
+			r.amount, err = event.ParseDecimal(f.value)
+		}
 	case "cost":
 		e.Cost, err = event.ParseDecimal(f.value)
 	case "times":

@@ -126,6 +126,8 @@ func (p *play) step(step *scenarioStep) ([]string, error) {
 		return p.judge(&r.event), nil
 	case step.verb == "covers":
 		return p.covers(&r.event), nil
+	case step.verb == "limit" || step.verb == "grant":
+		return p.allow(step.verb, &r), nil
 	case step.verb != "at":
 		return p.command(step.verb, &r), nil
 	}

@@ -69,6 +69,41 @@ func (p *play) check() (out []string) {
 	return out
 }
 
+// allow gives a limit or a grant to the key of the rule's dimensions.
+func (p *play) allow(verb string, r *repeated) (out []string) {
+	cmd := Command{
+		Kind: CommandGrant, Rule: r.rule, At: r.event.Time, Until: event.NoTime, Amount: r.amount, ID: r.event.ID,
+		Ends: r.ends, PeriodEnd: r.period, Asked: fmt.Sprint(r.span, r.period),
+	}
+	if verb == "limit" {
+		cmd.Kind = CommandLimit
+	}
+	if r.span > 0 {
+		cmd.Until = r.event.Time + r.span
+	}
+	l, err := limitNamed(p.set, r.rule)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	key := p.key(l.Rule.Shape, &r.event)
+	plan, repeated, err := cmd.Plan(p.stepper, p.states[key], []byte(key))
+	switch {
+	case err != nil:
+		return []string{strings.TrimPrefix(err.Error(), "rules: ")}
+	case repeated:
+		return []string{"as before"}
+	}
+	next, res := p.stepper.Command(nil, p.states[key], []byte(key), plan)
+	if err := p.stepper.Gave.Err; err != nil {
+		return []string{"not carried out: " + err.Error()}
+	}
+	p.states[key] = next
+	for i := range res.Changes {
+		out = append(out, p.tell(&res.Changes[i]))
+	}
+	return append(out, p.left(key)...)
+}
+
 func (p *play) command(verb string, r *repeated) (out []string) {
 	kinds := map[string]CommandKind{
 		"block": CommandBlock, "unblock": CommandUnblock, "reset": CommandReset, "exempt": CommandExempt, "forget": CommandForget,

@@ -32,6 +32,7 @@ func (p *sections) readInto(old *keystate.Key, state []byte) {
 			p.keySection.Clear() // not reached with a checked state
 		}
 	}
+	p.allow = p.keySection.Allow
 }
 
 // keepOwn appends the key's own section, unless all of it is over.
@@ -190,7 +191,7 @@ func (p *sections) exemptOwn(cmd *Command, moment event.Micros) {
 			kept = append(kept, e)
 		}
 	}
-	if cmd.Until > moment && len(kept) < keystate.MaxExemptions {
+	if cmd.Until > moment && len(kept) < p.keySection.RoomForExemptions() {
 		kept = append(kept, keystate.Exemption{Until: cmd.Until, Rule: []byte(cmd.Rule), Note: cmd.Giver.note()})
 	}
 	p.keySection.Exempt = kept

@@ -172,10 +172,11 @@ type Limit struct {
 	Sought   bool   // of a draft: its number is sought, so it is counted and not judged
 
 	KeyLimits
-	Tries     bool // Candidate is tried beside, by shadow verdicts
-	Candidate event.Decimal
-	Shadow    bool       // the limit is a candidate itself, with counters of its own
-	Warn      []WarnStep // the least first
+	GrantsMost event.Decimal // what grants by commands may add up to for one key; 0: any amount
+	Tries      bool          // Candidate is tried beside, by shadow verdicts
+	Candidate  event.Decimal
+	Shadow     bool       // the limit is a candidate itself, with counters of its own
+	Warn       []WarnStep // the least first
 
 	PerMin event.Micros // the window's length, the shortest one for calendar units
 	PerMax event.Micros // the longest one: how long a key's counters may matter

@@ -162,7 +162,7 @@ func (p *Stepper) hit(dst []byte, sec keystate.Section, in *Input, i int, latest
 		}
 		return p.tellHit(dst, sec, in, i, latest, res)
 	}
-	if !l.plain || sec.HasExtra() || in.Hits[i].Reset || l.overrides[string(in.Key)] != nil {
+	if !l.plain || sec.HasExtra() || in.Hits[i].Reset || l.overrides[string(in.Key)] != nil || len(p.allow) > 0 {
 		return p.judgeHit(dst, sec, in, i, latest, res)
 	}
 	dst = slices.Grow(dst, keystate.MaxHead+len(sec.Body())+growth)
@@ -192,7 +192,7 @@ func (p *Stepper) judgeHit(dst []byte, sec keystate.Section, in *Input, i int, l
 	p.window = append(p.window[:0], p.take(sec)...)
 	x.WasReset = x.WasReset && l.Rule.reset != nil
 	f := facts{at: in.at(l), adds: hit.Amount > 0, counts: hit.Amount > 0}
-	before := toldBy(l, x, p.window, in.Key, f.at)
+	before := toldBy(l, x, p.allow, p.window, in.Key, f.at)
 	switch {
 	case hit.Refund:
 		if f.took = p.takeBack(l, hit, in.At); !f.took {

@@ -18,6 +18,13 @@ type Stepper struct {
 	// Fuses, unless it is nil, puts rules that would block too many keys into shadow mode.
 	Fuses *Fuses
 
+	// Gave holds what came of the last Command for a limit or a grant: whether the key had it already, or why it was
+	// refused; in both cases nothing has changed.
+	Gave struct {
+		Repeated bool
+		Err      error
+	}
+
 	sections
 	report
 

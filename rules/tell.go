@@ -42,7 +42,7 @@ func (p *Stepper) tellHit(dst []byte, sec keystate.Section, in *Input, i int, la
 	}
 	p.told = true
 	f := facts{window: p.window, at: in.At, latest: max(in.At, counted), pass: true}
-	before := toldBy(l, x, p.window, in.Key, f.at)
+	before := toldBy(l, x, p.allow, p.window, in.Key, f.at)
 	x.Tier, x.Told = l.tierID(hit.Tier), hit.Told
 	x.WasTold, x.ToldAt = in.At > counted, in.At
 	p.limitAt(l, &f, in.Key)

@@ -153,12 +153,28 @@ func (k *KeyLimits) largest() (most event.Decimal) {
 
 // toldLimit is the limit that a key was told last: its own, that of its tier, or the one that its latest event told;
 // it may be Unlimited. It is not known when the rule has no such tier any more.
-func (l *Limit) toldLimit(x *keystate.Extras, key []byte, at event.Micros) (limit event.Decimal, known bool) {
-	return l.limitBy(x, x.Tier, key, at)
+func (l *Limit) toldLimit(x *keystate.Extras, allow allowances, key []byte, at event.Micros) (limit event.Decimal, known bool) {
+	return l.limitBy(x, allow, x.Tier, key, at)
 }
 
-// limitBy is the limit of a key that has a tier at a time.
-func (l *Limit) limitBy(x *keystate.Extras, tier uint64, key []byte, at event.Micros) (limit event.Decimal, known bool) {
+// limitBy is the limit of a key that has a tier at a time: the one that a command gave it, else that of the rule file
+// or the one it was told; and what is granted on top.
+func (l *Limit) limitBy(x *keystate.Extras, allow allowances, tier uint64, key []byte, at event.Micros) (limit event.Decimal, known bool) {
+	if own := allow.own(l, at); own != nil {
+		if limit, known = own.Amount, true; limit == 0 { // as states have it
+			limit = Unlimited
+		}
+	} else {
+		limit, known = writtenLimit(l, x, tier, key, at)
+	}
+	if len(allow) > 0 && limit != Unlimited {
+		limit = limit.Plus(allow.granted(l, at))
+	}
+	return limit, known
+}
+
+// writtenLimit is limitBy without commands.
+func writtenLimit(l *Limit, x *keystate.Extras, tier uint64, key []byte, at event.Micros) (limit event.Decimal, known bool) {
 	if limit, has := l.overrides.of(key, at); has {
 		return limit, true
 	}

@@ -181,6 +181,8 @@ func (a *types) ofName(name string, omitted bool) object {
 	switch name {
 	case "string", "DecimalText":
 		return object{{"type", "string"}}
+	case "NumberText":
+		return object{{"type", []any{"string", "number"}}}
 	case "bool":
 		if omitted {
 			return object{{"const", true}}

@@ -29,6 +29,7 @@ func (a *Program) api(agg *ask.Answers, guard *access.Guard, about *ops.Reporter
 	}
 	let("GET /v1/explain", access.Viewer, agg.ServeExplain)
 	let("GET /v1/exemptions", access.Viewer, agg.ServeExemptions)
+	let("GET /v1/grants", access.Viewer, agg.ServeGrants)
 	let("GET /v1/hot-keys", access.Viewer, agg.ServeHotKeys)
 	let("GET /v1/status", access.Viewer, about.ServeHTTP)
 	let("GET /v1/cluster", access.Viewer, a.serveCluster(agg, about))

@@ -17,6 +17,7 @@ import (
 var rights = map[string]string{
 	"GET /v1/explain":            "viewer",
 	"GET /v1/exemptions":         "viewer",
+	"GET /v1/grants":             "viewer",
 	"GET /v1/hot-keys":           "viewer",
 	"GET /v1/rules":              "viewer",
 	"GET /v1/unmatched":          "viewer",

@@ -174,6 +174,9 @@ func limitText(e *api.ExplainedRule) string {
 	if e.LimitFrom != "" {
 		text += " (" + e.LimitFrom + ")"
 	}
+	if e.Granted > 0 {
+		text += fmt.Sprintf(" (+%v granted)", e.Granted)
+	}
 	return text
 }
 
@@ -200,6 +203,10 @@ func standing(e *api.ExplainedRule) string {
 	}
 	if v := e.Candidate; v != nil {
 		parts = append(parts, fmt.Sprintf("its candidate: %s %s", v.Action, words.Until(v.Until)))
+	}
+	for i := range e.Grants {
+		g := &e.Grants[i]
+		parts = append(parts, allowanceText(g)+untilText(g.Until)+" by "+givenBy(g)+": "+orDash(cell(g.Reason, 400)))
 	}
 	if e.Exempt {
 		parts = append(parts, exemptText(e.ExemptBy))

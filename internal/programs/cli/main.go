@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tallygate/tallygate/api"
 	"github.com/tallygate/tallygate/internal/base/terminal"
 	"github.com/tallygate/tallygate/internal/console"
 	"github.com/tallygate/tallygate/internal/notify"
@@ -55,6 +56,8 @@ func Commands() []Command {
 		{Name: "unblock", Args: "[KEY…]", Summary: "end the blocks of a key, of a rule, or all of them", run: override{usage: unblockUsage, rule: true, many: true, reaches: true}.run},
 		{Name: "reset", Args: "KEY…", Summary: "end a key's blocks and count it from zero", run: override{usage: resetUsage, rule: true, reaches: true}.run},
 		{Name: "exempt", Args: "KEY…", Summary: "exempt a key from rules for a time, or list what is exempt", run: override{usage: exemptUsage, lasts: true, rule: true, list: true}.run},
+		{Name: "limit", Args: "KEY…", Summary: "give a key a limit of its own, end it, or list limits and grants", run: allow{limitUsage, api.KindLimit}.run},
+		{Name: "grant", Args: "KEY… +AMOUNT", Summary: "add to a key's limit, end that, or list limits and grants", run: allow{grantUsage, api.KindGrant}.run},
 		{Name: "erase", Args: "KEY…", Summary: "erase all that was counted for a key, and its verdicts", old: "forget", run: override{usage: eraseUsage, sent: "forget"}.run},
 		{Name: "emit", Args: "FILE|-", Summary: "send an access log, or a file of events, to Kafka", run: program(emitcmd.Command)},
 		{Name: "doctor", Summary: "check Kafka, Redis and the group, and say how to fix what is wrong", run: program(doctor.Command)},

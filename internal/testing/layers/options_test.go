@@ -56,6 +56,9 @@ func sectionOf(program string) string {
 	if slices.Contains([]string{"unblock", "reset", "exempt", "erase"}, program) {
 		return "block"
 	}
+	if program == "grant" {
+		return "limit"
+	}
 	return program
 }
 
@@ -85,7 +88,7 @@ func TestTheReferenceHasTheOptionsOfHelp(t *testing.T) {
 		}
 		for section, of := range sections {
 			own := o
-			if section == "block" && len(of) < 5 {
+			if section == "block" && len(of) < 5 || section == "limit" && len(of) < 2 {
 				own.meaning += " (" + strings.Join(of, ", ") + ")"
 			}
 			groups[section] = append(groups[section], own)

@@ -64,6 +64,14 @@ func (e *Entry) CommandName() string {
 func (e *Entry) commandText() string {
 	what := e.CommandName()
 	switch {
+	case e.Ends:
+		what += " ended"
+	case e.Command == "limit":
+		what += " " + words.Cell(e.Amount, 64)
+	case e.Command == "grant":
+		what += " +" + words.Cell(e.Amount, 64)
+	}
+	switch {
 	case e.Until != event.NoTime:
 		what += " until " + words.Clock(e.Until)
 	case e.Command == "exempt":

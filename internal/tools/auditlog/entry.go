@@ -43,8 +43,13 @@ type Entry struct {
 	// Of a command.
 	Command string
 	Until   event.Micros
-	Keys    int // how many it concerned, if not Key alone
-	Each    [][]event.Dim
+	// Of the commands limit and grant. A replay gives the same again from these alone.
+	Given  string // the id of a limit or a grant
+	Amount string // that limit, or unlimited, or what was granted
+	Ends   bool   // it ended that
+	Asked  string // until when, in the words of who asked
+	Keys   int    // how many it concerned, if not Key alone
+	Each   [][]event.Dim
 
 	// Of rules that were published.
 	Version, From int64 // From is the version whose text this is, after a roll back
@@ -85,7 +90,8 @@ func ParseFields(data []byte) (e *Entry, of json.RawMessage, err error) {
 	e = &Entry{At: event.NoTime, Until: event.NoTime, Since: event.NoTime, Key: parseKey(w["key"]), Notify: w["notify"]}
 	for name, into := range map[string]any{
 		"type": &e.Type, "at": &e.At, "by": &e.By, "on_behalf_of": &e.For, "rule": &e.Rule, "reason": &e.Reason, "id": &e.ID,
-		"command": &e.Command, "until": &e.Until, "keys": &e.Keys, "version": &e.Version, "from": &e.From, "name": &e.Name,
+		"command": &e.Command, "until": &e.Until,
+		"given": &e.Given, "amount": &e.Amount, "ends": &e.Ends, "asked": &e.Asked, "keys": &e.Keys, "version": &e.Version, "from": &e.From, "name": &e.Name,
 		"file": &e.File, "hash": &e.Hash, "enforcer": &e.Enforcer, "enforcer_id": &e.EnforcerID, "enabled": &e.Enabled,
 		"cause": &e.Cause, "since": &e.Since, "what": &e.What, "partition": &e.Partition, "letters": &e.Letters, "events": &e.Events,
 	} {

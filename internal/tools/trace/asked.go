@@ -49,9 +49,13 @@ func (a *asked) count(ctx context.Context, _ *replay.Record, at event.Micros, to
 func (a *asked) fill(t *target, i int, x *rules.Explanation, at event.Micros) {
 	lt, hit := &t.to.Limits[i], &t.why.Hits[i]
 	lt.explained(x, t.why.Rule, t.why.Key)
-	if x.LimitFrom != "overrides" && hit.Tier != rules.KeepTier { // which no event changes
+	if !x.OwnLimit() && hit.Tier != rules.KeepTier { // which no event changes
 		lt.Tier = 0
-		lt.bound(hit.LimitOf())
+		of := hit.LimitOf()
+		if of != rules.Unlimited {
+			of = of.Plus(x.Granted)
+		}
+		lt.bound(of)
 		if hit.Tier <= len(hit.Limit.Tiers) {
 			lt.Tier = hit.Tier
 		}
@@ -59,7 +63,7 @@ func (a *asked) fill(t *target, i int, x *rules.Explanation, at event.Micros) {
 	lt.Before = x.Count
 	if hit.Tells {
 		lt.Late, lt.After = tellsNothing(x, at), &lt.Before
-		if lt.Late != "" && x.LimitFrom != "overrides" {
+		if lt.Late != "" && !x.OwnLimit() {
 			lt.Tier = x.Tier
 			lt.bound(x.Bound())
 		}

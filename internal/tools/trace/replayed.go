@@ -82,7 +82,7 @@ func (r *replayed) fill(t *target, before, after []rules.Explanation, at event.M
 		lt.Passes = t.why.Hits[i].Limit.Passes(x.Count, x.Bound())
 		if hit := &t.why.Hits[i]; hit.Tells {
 			lt.Late = tellsNothing(was, at)
-			if lt.Late == "" && (is.same || x.LimitFrom != "overrides" && x.Bound() != hit.LimitOf()) {
+			if lt.Late == "" && (is.same || !x.OwnLimit() && x.Bound() != hit.LimitOf().Plus(x.Granted)) {
 				lt.Late = toldLater
 			}
 			continue

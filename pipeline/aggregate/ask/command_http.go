@@ -2,6 +2,7 @@ package ask
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,19 +29,25 @@ type commandRequest struct {
 	commandPart
 }
 
-// commandPart is added by an instance that asks another one: the command that it is a part of, and where its keys are.
+// commandPart is added by an instance that asks another one: where the keys are. The id is then that of the command
+// that it is a part of.
 type commandPart struct {
-	ID        string `json:"id,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 }
 
 // command returns the request's command. passedOn tells that another instance asks.
 func (r *commandRequest) command(passedOn bool) (c Command, err error) {
 	c = Command{Name: r.Command.Command, Key: r.Key, Exact: r.Exact, Keys: r.Keys, Rule: r.Rule, Reason: r.Reason}
+	if c.allows() {
+		return c, errors.Join(r.allow(&c), c.validate())
+	}
+	if r.Limit != "" || r.Amount != "" || r.Until != "" || r.End {
+		return c, errors.New("limit, amount, until and end are for the commands limit and grant")
+	}
 	if passedOn {
 		c.id, c.partition = r.ID, r.Partition
 	} else if r.ID != "" || r.Partition != nil {
-		return c, errors.New("id and partition are what instances tell each other: leave them out")
+		return c, errors.New("id and partition are for limits, grants, and what instances tell each other: leave them out")
 	}
 	if r.For != "" {
 		d, err := rules.ParseDuration(r.For)
@@ -50,6 +57,53 @@ func (r *commandRequest) command(passedOn bool) (c Command, err error) {
 		c.For = d.Duration()
 	}
 	return c, c.validate()
+}
+
+// periodEnd stands in until for the end of the key's window.
+const periodEnd = "period-end"
+
+// allow reads what the request says of a limit or a grant. Until when is kept as it was asked for, too: the end of a
+// period, or a span from now, is another moment when the same request comes again, and the id tells that it is the same
+// by these words. A zero is refused, as nobody knows whether it means nothing or no limit; unlimited is a word.
+func (r *commandRequest) allow(c *Command) (err error) {
+	a := &c.Allow
+	a.ID, a.Ends, a.Until, a.Asked = r.ID, r.End, event.NoTime, cmp.Or(r.Until, r.For)
+	if r.Keys != nil || r.Partition != nil {
+		return errors.New("a limit or a grant is about one key")
+	}
+	number, other := r.Amount, r.Limit
+	if c.Name == api.KindLimit {
+		number, other = r.Limit, r.Amount
+	}
+	switch {
+	case other != "":
+		return errors.New("limit goes with the command limit, and amount with grant")
+	case a.Ends && (number != "" || r.Until != "" || r.For != ""):
+		return errors.New("end ends a limit or a grant: leave out how much, and until when")
+	case a.Ends:
+		return nil
+	case number == "":
+		return fmt.Errorf("%s needs a number", c.Name)
+	case r.Until != "" && r.For != "":
+		return errors.New("until and for say the same: leave one of them out")
+	case number != "unlimited" || c.Name != api.KindLimit:
+		if a.Amount, err = rules.ParseNumber(string(number)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Until == periodEnd:
+		c.PeriodEnd = true
+	case r.Until != "":
+		if a.Until, err = event.ParseMicros(r.Until); err != nil {
+			return fmt.Errorf("until is %.40q, want a time such as 2026-12-31T00:00:00Z, or %s", r.Until, periodEnd)
+		}
+	case r.For != "":
+		d, err := rules.ParseDuration(r.For)
+		c.For = d.Duration()
+		return err
+	}
+	return nil
 }
 
 // ServeCommand answers POST /v1/commands. This instance carries the command out if it owns the key;
@@ -88,6 +142,8 @@ func (a *commands) ServeCommand(w http.ResponseWriter, r *http.Request) {
 		a.forward(w, r, c.home(a.instance.Partitions()), a.peers.command, body)
 	case errors.Is(err, ErrNotOwner):
 		httpjson.Problem(w, http.StatusServiceUnavailable, "the key's partition is changing its owner: nothing was done, try again")
+	case errors.Is(err, rules.ErrRefused):
+		httpjson.Problem(w, http.StatusConflict, strings.TrimPrefix(err.Error(), rules.ErrRefused.Error()+": "))
 	case errors.Is(err, ErrCommand):
 		httpjson.Problem(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), ErrCommand.Error()+": "))
 	case err != nil:
@@ -139,7 +195,7 @@ func (a *commands) commandElsewhere(ctx context.Context, c *Command, id int32) (
 	req := struct {
 		api.Command
 		commandPart
-	}{api.Command{Command: c.Name, Key: byName(c.Key), Rule: c.Rule, Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf}, commandPart{c.id, &id}}
+	}{api.Command{Command: c.Name, Key: byName(c.Key), Rule: c.Rule, Reason: c.Reason, By: c.By, OnBehalfOf: c.OnBehalfOf, ID: c.id}, commandPart{&id}}
 	if actor := ActorOf(ctx); actor.Name != "" { // the owner hears the name from us
 		req.By = ""
 	}

@@ -83,6 +83,9 @@ func (a *keys) told(ctx context.Context, key []event.Dim, list []rules.Explanati
 	reply := api.Explained{Key: byName(key), Partition: a.home(key), Hot: a.heatOf(key)}
 	reply.Rules, reply.Strict = a.explainStrict(ctx, key, list, strict)
 	p := a.instance.Part(reply.Partition)
+	if p != nil && slices.ContainsFunc(list, func(e rules.Explanation) bool { return e.Granted > 0 || e.LimitFrom == rules.FromCommand }) {
+		grantsUnder(p, key, reply.Rules)
+	}
 	if p == nil || !slices.ContainsFunc(list, func(e rules.Explanation) bool { return e.Exempt }) {
 		return reply
 	}

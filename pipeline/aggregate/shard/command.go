@@ -13,7 +13,7 @@ import (
 // CommandKinds are the commands by their names.
 var CommandKinds = map[string]rules.CommandKind{
 	"block": rules.CommandBlock, "unblock": rules.CommandUnblock, "reset": rules.CommandReset,
-	"exempt": rules.CommandExempt, "forget": rules.CommandForget,
+	"exempt": rules.CommandExempt, "forget": rules.CommandForget, "limit": rules.CommandLimit, "grant": rules.CommandGrant,
 }
 
 // CommandRecord is a command as it is carried out, and as older programs sent it through the loop
@@ -29,6 +29,22 @@ type CommandRecord struct {
 	By      string       `json:"by"`
 
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
+
+	Allow *Allow `json:"allow,omitempty"` // of limit and grant
+}
+
+// Allow is a limit or a grant of a command, or the end of one, as rules.Command.Plan has completed it.
+type Allow struct {
+	ID     string        `json:"id"`
+	Amount event.Decimal `json:"amount"` // the limit, 0 is unlimited; or what is granted
+	Until  event.Micros  `json:"until"`  // event.NoTime: it has no end
+	Ends   bool          `json:"ends,omitempty"`
+	Asked  string        `json:"asked,omitempty"`
+}
+
+// Apply has a command for rules give it.
+func (a *Allow) Apply(cmd *rules.Command) {
+	cmd.ID, cmd.Amount, cmd.Until, cmd.Ends, cmd.Asked = a.ID, a.Amount, a.Until, a.Ends, a.Asked
 }
 
 // AllKeys are those that the record is carried out on.
@@ -56,6 +72,9 @@ func (cs *commands) on(c *CommandRecord, key string, at event.Micros, offset int
 		Cause: verdict.Cause{ID: c.ID, Partition: cs.log.cfg.ID, Offset: offset},
 		Giver: rules.Giver{By: c.By, OnBehalfOf: c.OnBehalfOf, Reason: c.Reason},
 	}
+	if c.Allow != nil {
+		c.Allow.Apply(&cmd)
+	}
 	if cmd.Kind == rules.CommandExempt && key != c.Key {
 		// That it is exempt is in the state of the command's own key.
 		cmd.Kind = rules.CommandUnblock
@@ -71,7 +90,7 @@ func (cs *commands) record(rec *record.Record) error {
 		cs.log.deadLetter(Loop, rec, nil, fmt.Errorf("a command: %w", err))
 		return nil
 	}
-	if _, ok := CommandKinds[c.Command]; !ok {
+	if kind, ok := CommandKinds[c.Command]; !ok || kind >= rules.CommandLimit { // older programs gave none of these
 		return fmt.Errorf("%w: command %q", ErrNewerFormat, c.Command)
 	}
 	at := event.FromTime(rec.Time())
@@ -142,6 +161,10 @@ type commandAudit struct {
 	Key     string   `json:"key,omitempty"` // as it was given; "" of a batch
 	Rule    string   `json:"rule,omitempty"`
 	Until   string   `json:"until,omitempty"`
+	Given   string   `json:"given,omitempty"`  // of limit and grant: the id of what was given or ended
+	Amount  string   `json:"amount,omitempty"` // that limit, or unlimited, or what was granted
+	Ends    bool     `json:"ends,omitempty"`   // it was ended
+	Asked   string   `json:"asked,omitempty"`  // until when, in the words of who asked
 	Reason  string   `json:"reason"`
 	Keys    int      `json:"keys,omitempty"` // that it was carried out on, when that is not Key alone
 	Each    []string `json:"each,omitempty"` // these
@@ -158,6 +181,12 @@ func (c *CommandRecord) AuditLines(at event.Micros) (lines [][]byte, err error) 
 	line := commandAudit{Type: "command", At: at, By: c.By, OnBehalfOf: c.OnBehalfOf, Command: c.Command, Key: c.Key, Rule: c.Rule, Reason: c.Reason, ID: c.ID}
 	if c.For > 0 {
 		line.Until = (at + c.For).String()
+	}
+	if a := c.Allow; a != nil {
+		line.Given, line.Ends, line.Until, line.Asked = a.ID, a.Ends, "", a.Asked
+		if !a.Ends {
+			line.Until, line.Amount = a.Until.String(), AmountText(c.Command, a.Amount)
+		}
 	}
 	for rest := c.Keys; ; {
 		n, size := 0, 0
@@ -176,6 +205,14 @@ func (c *CommandRecord) AuditLines(at event.Micros) (lines [][]byte, err error) 
 			return lines, nil
 		}
 	}
+}
+
+// AmountText is the amount of a limit or a grant in words.
+func AmountText(command string, amount event.Decimal) string {
+	if CommandKinds[command] == rules.CommandLimit && amount == 0 {
+		return "unlimited"
+	}
+	return amount.String()
 }
 
 // AuditKey is the key of its records in the audit topic.

@@ -294,6 +294,7 @@ func (j *Judge) Sweep(clock Clock) (evicted int, err error) {
 	for _, key := range idle {
 		j.table.Delete(key)
 		j.rules.exempt.forget(key)
+		delete(j.rules.allowed, string(key))
 		j.log.out.States = append(j.log.out.States, Append{Key: key})
 		if j.levels.isStrict(key) {
 			j.levels.appendOwn(&protocol.Record{Gone: string(key)}, &Ack{})

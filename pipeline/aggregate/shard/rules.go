@@ -27,14 +27,28 @@ type inUse struct {
 	permits    *rules.Permits         // nil: no rule is strict
 	vocabulary *rules.VocabularyCheck // nil: none is declared
 
-	exempt  exemptions // that commands gave
-	scratch []byte     // a block in the making
+	exempt  exemptions          // that commands gave
+	allowed map[string]struct{} // the keys that have limits or grants by commands, or had them lately
+	scratch []byte              // a block in the making
 }
 
 // noteExemptions follows the exemptions in a key's state.
 func (u *inUse) noteExemptions(key, state []byte) {
-	u.exempt.note(key, state)
+	u.note(key, state)
 	u.useExemptions()
+}
+
+// note takes over what a key's state says of what commands gave it.
+func (u *inUse) note(key, state []byte) {
+	u.exempt.note(key, state)
+	if rules.HasAllowances(state) {
+		if u.allowed == nil {
+			u.allowed = map[string]struct{}{}
+		}
+		u.allowed[string(key)] = struct{}{}
+	} else {
+		delete(u.allowed, string(key))
+	}
 }
 
 // useExemptions has the stepper ask only where there is something to find: to ask costs every

@@ -201,6 +201,19 @@ func (s *Shard) Exempted(key []event.Dim, at event.Micros) []Exempted {
 	return s.rules.exempt.with(key, at)
 }
 
+// Allowed calls visit with the keys that commands gave limits or grants, and their states, in no order. visit must not
+// keep the state.
+func (s *Shard) Allowed(visit func(key string, state []byte)) error {
+	for key := range s.rules.allowed {
+		_, b, _, err := s.table.lookUp([]byte(key))
+		if err != nil {
+			return err
+		}
+		visit(key, b.state)
+	}
+	return nil
+}
+
 // Explainer explains a key's state: by the rules that it is counted by, and the exemptions that hold for it.
 func (s *Shard) Explainer(key []event.Dim) *rules.Stepper {
 	stepper := s.rules.Set.NewStepper()

@@ -432,6 +432,10 @@ func (o *simOwner) act(rng *rand.Rand) {
 		uid := fmt.Sprintf("u%d", rng.IntN(simUIDs))
 		if partitionOfUID(uid) == o.id {
 			c := CommandRecord{ID: fmt.Sprint("c", o.w.steps), Command: "block", Key: "uid=" + uid, For: event.Hour, Reason: "a test", By: "sim"}
+			if n := rng.IntN(8); n > 0 { // limits and grants, of which some come again, with an id that the key has had
+				c.For, c.Command, c.Rule = 0, []string{"grant", "limit"}[n%2], "yearly"
+				c.Allow = &Allow{ID: fmt.Sprint("i", n), Amount: event.Decimal(n) * 3 * event.One, Until: event.MaxTime, Ends: n > 5}
+			}
 			o.must(o.s.Command(&c, c.Key, o.w.now))
 			o.collect()
 		}

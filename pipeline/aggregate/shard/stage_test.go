@@ -300,7 +300,7 @@ func (s *stage) playEnds(args, _ []string) {
 	s.asked(o)
 }
 
-// command NAME COMMAND KEY [RULE]: on all keys that have the dimensions of KEY.
+// command NAME COMMAND KEY [RULE [AMOUNT ID]]: on all keys that have the dimensions of KEY.
 func (s *stage) playCommand(args, _ []string) {
 	o := s.owner(args[0])
 	c := CommandRecord{ID: "c1", Command: args[1], Key: args[2], Reason: "a test", By: "tester"}
@@ -309,6 +309,14 @@ func (s *stage) playCommand(args, _ []string) {
 	}
 	if len(args) > 3 {
 		c.Rule = args[3]
+	}
+	if len(args) > 5 {
+		amount, err := event.ParseDecimal(args[4])
+		o.must(err)
+		c.Allow = &Allow{ID: args[5], Amount: amount, Until: s.now + event.Hour, Ends: amount == 0}
+		o.must(o.s.Command(&c, c.Key, s.now))
+		s.asked(o)
+		return
 	}
 	keys := []string{c.Key}
 	for part := range Parts {

@@ -145,7 +145,7 @@ func (t *Takeover) CheckLoaded(most int) (more bool, err error) {
 			err = &StateError{bytes.Clone(t.table.Key(ref)), err}
 			return false
 		}
-		t.rules.exempt.note(t.table.Key(ref), b.state)
+		t.rules.note(t.table.Key(ref), b.state)
 		return true
 	})
 	if err != nil {

@@ -15,9 +15,11 @@ var KeyHash SectionHash
 // command, or 0; then of each exemption its end, 8 bytes, and the rule's name, "" for all rules. Behind an exemption
 // may stand its note, in the form of another exemption with the same end: the name is a 0, the rule's name, a 0 and
 // the note. No rule is called that, so programs that know of no notes keep it, and it exempts from nothing there.
+// Allowances come last, all of them in the form of one exemption: see allowance.go.
 type KeySection struct {
 	Manual Slot
 	Exempt []Exemption
+	Allow  []Allowance
 	Any    bool // something was read or written since it was last cleared
 }
 
@@ -49,7 +51,18 @@ func HasOwn(state []byte) bool {
 }
 
 // Clear empties x, and keeps its memory.
-func (x *KeySection) Clear() { *x = KeySection{Exempt: x.Exempt[:0]} }
+func (x *KeySection) Clear() { *x = KeySection{Exempt: x.Exempt[:0], Allow: x.Allow[:0]} }
+
+// RoomForExemptions bounds the exemptions, beside the allowances.
+func (x *KeySection) RoomForExemptions() int { return MaxExemptions - (x.Entries() - len(x.Exempt)) }
+
+// Entries counts what takes the place of exemptions on the wire, without notes, which give way.
+func (x *KeySection) Entries() int {
+	if len(x.Allow) > 0 {
+		return len(x.Exempt) + 1
+	}
+	return len(x.Exempt)
+}
 
 // Read takes the section's body.
 func (x *KeySection) Read(b []byte) error {
@@ -60,7 +73,14 @@ func (x *KeySection) Read(b []byte) error {
 		x.Manual.Block = r.block(Version)
 	}
 	for n := 0; len(r.b) > 0 && !r.bad && n < MaxExemptions; n++ {
-		x.add(Exemption{Until: event.Micros(r.fixed()), Rule: r.text()})
+		e := Exemption{Until: event.Micros(r.fixed()), Rule: r.text()}
+		if list, some := bytes.CutPrefix(e.Rule, allowMark); some {
+			if err := x.readAllowances(list); err != nil {
+				return err
+			}
+			continue
+		}
+		x.add(e)
 	}
 	if err := r.end("what a key has is cut off"); err != nil || !x.Manual.Had {
 		return err
@@ -86,14 +106,14 @@ var noteMark = []byte{0}
 
 // AppendSection appends the section; nothing when the key has nothing of its own.
 func (x *KeySection) AppendSection(dst []byte) []byte {
-	if !x.Manual.Had && len(x.Exempt) == 0 {
+	if !x.Manual.Had && x.Entries() == 0 {
 		return dst
 	}
 	body := []byte{0}
 	if x.Manual.Had {
 		body = x.Manual.Block.Append([]byte{1})
 	}
-	notes := MaxExemptions - len(x.Exempt)
+	notes := MaxExemptions - x.Entries()
 	for _, e := range x.Exempt {
 		body = binary.LittleEndian.AppendUint64(body, uint64(e.Until))
 		body = appendText(body, e.Rule)
@@ -103,6 +123,7 @@ func (x *KeySection) AppendSection(dst []byte) []byte {
 			body = appendText(body, slices.Concat(noteMark, e.Rule, noteMark, e.Note))
 		}
 	}
+	body = x.appendAllowances(body)
 	dst = append(dst, KeyHash[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(body))<<1)
 	return append(dst, body...)
@@ -116,6 +137,9 @@ func (x *KeySection) Spent() event.Micros {
 	}
 	for _, e := range x.Exempt {
 		at = max(at, e.Until)
+	}
+	for i := range x.Allow {
+		at = max(at, x.Allow[i].spent())
 	}
 	return at
 }
