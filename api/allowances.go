@@ -29,6 +29,21 @@ type Allowance struct {
 	OnBehalfOf string            `json:"on_behalf_of,omitempty"`
 }
 
+// Grant is the body of POST /v1/grants: what a payment bought.
+type Grant struct {
+	ID     string            `json:"id" schema:"minLength=1"` // of the payment, say: the same one again grants nothing more
+	Key    map[string]string `json:"key"`
+	Rule   string            `json:"rule" schema:"minLength=1"` // the limit that it adds to
+	Amount NumberText        `json:"amount"`
+	Until  string            `json:"until,omitempty"`             // a time, or period-end, which is the default where the window has an end
+	Reason string            `json:"reason" schema:"minLength=1"` // why, for the audit
+}
+
+// GiveGrant grants.
+func (a *Client) GiveGrant(ctx context.Context, g *Grant) (*Commanded, error) {
+	return Decode[Commanded](a.Post(ctx, "/v1/grants", g))
+}
+
 // The kinds of allowances.
 const (
 	KindLimit = "limit"

@@ -51,6 +51,7 @@ func (a *Program) api(agg *ask.Answers, guard *access.Guard, about *ops.Reporter
 	})
 	let("POST /v1/reads", access.Viewer, agg.ServeRead)
 	let("POST /v1/commands", access.Operator, agg.ServeCommand)
+	let("POST /v1/grants", access.Operator, agg.ServeGrant)
 	let("POST /v1/dead-letters", access.Admin, letters.serve)
 	let("POST /-/reload", access.Admin, again.serve)
 	httpjson.Fallback(mux)

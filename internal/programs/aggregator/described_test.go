@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apitest.Complete(m, apidocs.Aggregator,
 		// Faults of Kafka and of instances, which have tests of their own.
 		"GET /v1/explain 500", "GET /v1/explain 502", "GET /v1/blocked 500", "GET /v1/blocked 502",
-		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
+		"POST /v1/commands 502", "POST /v1/commands 504", "POST /v1/grants 502", "POST /v1/grants 504", "POST /v1/dead-letters 502", "POST /v1/dead-letters 503", "POST /v1/dead-letters 504",
 		"GET /readyz 503", "GET /v1/whoami 503", "GET /v1/status 503", "GET /v1/cluster 503", "GET /v1/unmatched 503", "GET /v1/hot-keys 503", "GET /v1/rules 503",
 		"POST /-/reload 503", "GET /v1/rules/versions 503", "POST /v1/rules/rollback 503", "POST /v1/rules/rollback 422", "POST /v1/reads 504",
 		"GET /v1/rules/distribution 503",
@@ -56,7 +56,7 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	if got, said := p.ask("operator", http.MethodGet, "/v1/whoami", ""); got != 200 || said != `{"credential":"token","name":"the-operator","role":"operator"}`+"\n" {
 		t.Errorf("who an operator is: %d %s", got, said)
 	}
-	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/hot-keys?limt=5", "/v1/exemptions?uid=42&limit=%zz", "/v1/explain?uid=42;api=a", "/v1/rules/distribution", "/v1/rules/distribution?rule=none", "/v1/rules/distribution?rule=a&x=1", "/v1/exemptions?limit=0"} {
+	for _, path := range []string{"/v1/blocked?partition=x", "/v1/explain", "/v1/explain?user=42", "/v1/hot-keys?limit=0", "/v1/hot-keys?limt=5", "/v1/exemptions?uid=42&limit=%zz", "/v1/explain?uid=42;api=a", "/v1/rules/distribution", "/v1/rules/distribution?rule=none", "/v1/rules/distribution?rule=a&x=1", "/v1/exemptions?limit=0", "/v1/grants?limit=0"} {
 		ask(p, "viewer", http.MethodGet, path, "", 400)
 	}
 	ask(p, "admin", http.MethodPost, "/v1/commands", `{"command":"block"}`, 400)
@@ -70,7 +70,8 @@ func TestTheRestOfWhatIsDescribed(t *testing.T) {
 	ask(publisher, "", http.MethodGet, "/v1/status", "", 200)
 	ask(publisher, "", http.MethodPost, "/-/reload", "", 501)
 	ask(publisher, "", http.MethodPost, "/v1/commands", block("42"), 503)
-	for _, path := range []string{"/v1/blocked?partition=0", "/v1/explain?uid=42", "/v1/exemptions"} {
+	ask(publisher, "", http.MethodPost, "/v1/grants", `{"id":"i","key":"uid=1","rule":"a","amount":1,"reason":"a test"}`, 503)
+	for _, path := range []string{"/v1/blocked?partition=0", "/v1/explain?uid=42", "/v1/exemptions", "/v1/grants"} {
 		ask(publisher, "", http.MethodGet, path, "", 503)
 	}
 }

@@ -18,6 +18,7 @@ var rights = map[string]string{
 	"GET /v1/explain":            "viewer",
 	"GET /v1/exemptions":         "viewer",
 	"GET /v1/grants":             "viewer",
+	"POST /v1/grants":            "operator",
 	"GET /v1/hot-keys":           "viewer",
 	"GET /v1/rules":              "viewer",
 	"GET /v1/unmatched":          "viewer",

@@ -114,6 +114,7 @@ var links = []linking{
 	{folder: "cmd/tallygate", never: helpers}, // its dev brings the embedded servers
 	// Services that emit and follow the blocklist; those that ask for permits bring rules, and YAML with them.
 	{folder: "examples/orders", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, yaml, grpc, oidc, "rules", "pipeline/admit", "pipeline/aggregate"})},
+	{folder: "examples/topups", only: []string{}},
 	{folder: "examples/worker", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, yaml, grpc, oidc, "rules", "pipeline/admit", "pipeline/aggregate"})},
 	{folder: "examples/ai", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, "pipeline/aggregate"})},
 	{folder: "examples/quickstart", never: slices.Concat(embedded, helpers, []string{goka, sarama, franz, grpc, oidc, "pipeline/aggregate"})},

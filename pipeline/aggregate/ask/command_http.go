@@ -109,13 +109,23 @@ func (r *commandRequest) allow(c *Command) (err error) {
 // ServeCommand answers POST /v1/commands. This instance carries the command out if it owns the key;
 // else the owner does.
 func (a *commands) ServeCommand(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBody))
 	var req commandRequest
-	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(body))
-		d.DisallowUnknownFields()
-		err = d.Decode(&req)
+	body, err := readCommand(w, r, &req)
+	a.serve(w, r, &req, body, err)
+}
+
+// readCommand reads a body that has no unknown fields: one that is misspelt would be left out silently.
+func readCommand(w http.ResponseWriter, r *http.Request, into any) (body []byte, err error) {
+	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBody)); err != nil {
+		return nil, err
 	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	return body, d.Decode(into)
+}
+
+// serve answers a request for a command, of which body is what another instance is sent, or err what is wrong with it.
+func (a *commands) serve(w http.ResponseWriter, r *http.Request, req *commandRequest, body []byte, err error) {
 	var c Command
 	if err == nil {
 		c, err = req.command(r.Header.Get(forwardedHeader) != "")
