@@ -40,6 +40,7 @@ spec:
       then: {block: until-reset}
     - {name: extended, match: {api: x}, limit: 3, per: 5s, then: {block: 2s, extend: true}}
     - {name: growing, match: {api: x}, limit: 2, per: 7s, then: {escalate: [1s, 5s, 20s], forget: 30s, reset: true}}
+    - {name: growing-back, match: {api: x}, limit: 2, per: 7s, then: {escalate: [1s, 5s, 9s, 20s], forget: {step: 6s}}}
     - {name: growing-more, match: {api: x}, limit: 2, per: 7s, candidate: {limit: 4}, then: {escalate: [1s, 5s], forget: 10s, extend: true}}
     - {name: visit, match: {api: x}, window: session, gap: 4s, limit: 5, warn: 40%, then: {block: until-reset}}
     - {name: visit-devices, match: {api: x}, count: {distinct: attrs.device}, window: session, gap: 4s, limit: 2, warn: 50%, then: {block: 3s, extend: true}}

@@ -387,8 +387,10 @@ func (l *bookLimit) below(limit event.Decimal) event.Micros {
 // fall is a new verdict.
 func (l *bookLimit) fall(v *bookVerdict, limit event.Decimal, t event.Micros) {
 	then := &l.Rule.Then
-	if then.Escalates && v.falls > 0 && t >= v.lastUntil+then.Forget {
-		v.falls = 0
+	for idle := t - v.lastUntil; then.Escalates && v.falls > 0 && idle >= then.Forget; idle -= then.Forget {
+		if v.falls = min(v.falls, len(then.Steps)) - 1; !then.ByStep {
+			v.falls = 0
+		}
 	}
 	v.falls++
 	v.since, v.limit = t, limit

@@ -57,7 +57,11 @@ func (l *bookLimit) matters() event.Micros {
 			until = max(until, v.until)
 		}
 		if v.falls > 0 && l.Rule.Then.Escalates {
-			until = max(until, v.lastUntil+l.Rule.Then.Forget)
+			times := 1
+			if l.Rule.Then.ByStep {
+				times = min(v.falls, len(l.Rule.Then.Steps))
+			}
+			until = max(until, v.lastUntil+event.Micros(times)*l.Rule.Then.Forget)
 		}
 	}
 	if l.reset != event.NoTime {

@@ -50,6 +50,15 @@ func (c *ruleReader) escalate(n *yaml.Node) {
 	}
 }
 
+// readForget reads when steps are forgotten: all at once, or one by one.
+func readForget(c *ruleReader, n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		forgetPlace.inside(c, c.File, n)
+		return
+	}
+	c.r.Then.Forget, _ = c.duration(n, "forget")
+}
+
 // penaltyOnly reads a flag that quotas don't have.
 func (c *ruleReader) penaltyOnly(n *yaml.Node, name string) bool {
 	flag := c.Bool(n, name)

@@ -9,15 +9,34 @@ import (
 // counted before: where nothing was since the last verdict's end, the user did nothing for which
 // the next one would be longer.
 func (l *Limit) climb(s *keystate.Slot, f *facts) {
-	if s.Steps > 0 && f.latest >= keystate.Later(s.Ended, l.Rule.Then.Forget) {
-		s.Steps = 0
-	}
+	s.Steps = l.Rule.Then.remembered(s.Steps, s.Ended, f.latest)
 	if f.pass && s.Steps > 0 && l.Window.Latest(f.window) <= s.Ended {
 		s.Ended = min(s.Ended, s.Block.Since-1)
 		return
 	}
 	s.Steps++
 	s.Ended = s.Block.Since
+}
+
+// remembered returns how many of the steps that were taken until a verdict's end still count at a moment. Who has
+// repeated the last step comes back from there: one step less than that.
+func (t *Then) remembered(steps uint64, ended, at event.Micros) uint64 {
+	if steps == 0 || at < keystate.Later(ended, t.Forget) {
+		return steps
+	}
+	if !t.ByStep {
+		return 0
+	}
+	steps = min(steps, uint64(len(t.Steps)))
+	return steps - min(steps, uint64((at-ended)/t.Forget))
+}
+
+// forgotten returns the moment from which none of the steps counts.
+func (t *Then) forgotten(steps uint64, ended event.Micros) event.Micros {
+	if !t.ByStep {
+		return keystate.Later(ended, t.Forget)
+	}
+	return keystate.Later(ended, t.Forget*event.Micros(min(steps, uint64(len(t.Steps)))))
 }
 
 // withdraw forgets a block that the limit as it is now would not have issued, and the step that it

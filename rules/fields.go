@@ -24,6 +24,7 @@ var allPlaces = []struct {
 	{"then", thenPlace.placeDoc, thenPlace.docs()},
 	{"tier", tierPlace.placeDoc, tierPlace.docs()},
 	{"candidate", candidatePlace.placeDoc, candidatePlace.docs()},
+	{"forget", forgetPlace.placeDoc, forgetPlace.docs()},
 	{"grants", grantsPlace.placeDoc, grantsPlace.docs()},
 	{"told", toldPlace.placeDoc, toldPlace.docs()},
 	{"reset_on", resetPlace.placeDoc, resetPlace.docs()},
@@ -171,8 +172,9 @@ var thenPlace = place[*ruleReader]{
 			false}, (*ruleReader).block},
 		{fieldDoc{"escalate", `{"type": "array", "minItems": 1, "items": {"anyOf": [{"const": "forever"}, {"$ref": "#/$defs/duration"}]}}`,
 			"a penalty that grows: each new verdict takes the next step, and the last step, which may be `forever`, repeats", false}, (*ruleReader).escalate},
-		{fieldDoc{"forget", "duration", "of `escalate`: so long after the last verdict's end the next one takes the first step", false},
-			func(c *ruleReader, n *yaml.Node) { c.r.Then.Forget, _ = c.duration(n, "forget") }},
+		{fieldDoc{"forget", `{"anyOf": [{"$ref": "#/$defs/duration"}, {"$ref": "#/$defs/forget"}]}`,
+			"of `escalate`: so long after the last verdict's end the next one takes the first step; or `{step: 1d}`: one step back for each", false},
+			readForget},
 		{fieldDoc{"extend", `{"type": "boolean"}`, "a penalty: every event that counts moves its end", false},
 			func(c *ruleReader, n *yaml.Node) { c.r.Then.Extend = c.penaltyOnly(n, "extend") }},
 		{fieldDoc{"reset", `{"type": "boolean"}`, "a penalty: the window is emptied when the verdict is issued", false},
@@ -180,6 +182,17 @@ var thenPlace = place[*ruleReader]{
 		{fieldDoc{"at", `{"enum": ["reached", "exceeded"]}`, "when the verdict is issued; default: a quota when the limit is reached, a penalty when it is exceeded", false}, (*ruleReader).at},
 		{fieldDoc{"action", "action", "what an enforcer does; default `block`", false}, (*ruleReader).action},
 		{fieldDoc{"apis", "patterns", "what the verdict covers; default: what the rule matches", false}, (*ruleReader).covers},
+	},
+}
+
+var forgetPlace = place[*ruleReader]{
+	placeDoc: placeDoc{what: "forget", example: "as in forget: 7d or forget: {step: 1d}", doc: "How steps of `escalate` are forgotten one by one."},
+	fields: []field[*ruleReader]{
+		{fieldDoc{"step", "duration", "each time that so long has passed since the last verdict's end, one step is forgotten", true},
+			func(c *ruleReader, n *yaml.Node) {
+				c.r.Then.ByStep = true
+				c.r.Then.Forget, _ = c.duration(n, "step")
+			}},
 	},
 }
 

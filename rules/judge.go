@@ -218,7 +218,7 @@ func (l *Limit) spent(x *keystate.Extras) event.Micros {
 			at = max(at, s.Block.Until)
 		}
 		if s.Steps > 0 {
-			at = max(at, keystate.Later(s.LastEnd(), l.Rule.Then.Forget))
+			at = max(at, l.Rule.Then.forgotten(s.Steps, s.LastEnd()))
 		}
 	}
 	if x.WasReset {

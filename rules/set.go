@@ -112,6 +112,7 @@ type Then struct {
 	Steps      []event.Micros // a penalty: how long; of Escalates one after the other, the last one again and again
 	Escalates  bool           // each new verdict takes the next step
 	Forget     event.Micros   // Escalates: so long past the last verdict's end the next one is a first one
+	ByStep     bool           // Escalates: each Forget that has passed takes one step back, not all
 	Extend     bool           // a penalty: every event under it moves its end
 	Reset      bool           // a penalty: the window is emptied when it is issued
 	At         At

@@ -96,7 +96,7 @@ func TestTheSchemaRequiresWhatTheTableDoes(t *testing.T) {
 	got := map[string]string{"": fmt.Sprint(schema.Required)}
 	want := map[string]string{
 		"": "[apiVersion kind metadata spec]", "metadata": "[name]", "rule": "[name match]", "limit": "[name]", "spec": "[rules]",
-		"match": "[api]", "candidate": "[limit]", "exemption": "[reason]", "tier": "[when]", "told": "[from else most]", "grants": "[most]", "reset_on": "[api]", "warm_up": "[time from]",
+		"match": "[api]", "candidate": "[limit]", "exemption": "[reason]", "tier": "[when]", "told": "[from else most]", "grants": "[most]", "forget": "[step]", "reset_on": "[api]", "warm_up": "[time from]",
 	}
 	for name, def := range schema.Defs {
 		var members map[string]json.RawMessage

@@ -76,7 +76,7 @@ const fixedRules = `
       limit: 4MiB
       per: 1h
       mode: shadow
-      then: {block: 30s}
+      then: {escalate: [10s, 30s, 1m], forget: {step: 20s}}
     - name: in-a-row
       public: some
       quota: true
