@@ -80,7 +80,11 @@ func dayBegins(c *limitReader, unit string) {
 	case c.l.Window.Unit == windows.Hour:
 		c.Fail(n, "it says at which time a day begins, as in offset: 5h", "an hour has no `offset`")
 	case offset >= event.Day:
-		c.Fail(n, "which day of a "+unit+" is the first says `anchor`, a date", "offset is shorter than a day: it says at which time a day begins")
+		hint := "as in offset: 5h"
+		if c.l.Window.Unit != windows.Day {
+			hint = "which day of a " + unit + " is the first says `anchor`, a date"
+		}
+		c.Fail(n, hint, "offset is shorter than a day: it says at which time a day begins")
 	case offset%event.Second != 0:
 		c.Fail(n, "as in offset: 5h", "offset is whole seconds")
 	default:

@@ -136,7 +136,9 @@ func (p *counts) explain(l *Limit, window, key []byte, dims []event.Dim, now eve
 			continue
 		}
 		if e.Verdict = &v; !l.Rule.Then.UntilReset {
-			e.Frees = "the penalty's end"
+			if e.Frees = "the penalty's end"; v.Until >= event.Forever {
+				e.Frees = "a command"
+			}
 		}
 	}
 	return e

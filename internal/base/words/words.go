@@ -22,9 +22,17 @@ func Clock(m event.Micros) string {
 // Until names the end of what is in force.
 func Until(m event.Micros) string {
 	if m >= event.Forever {
+		return End(m)
+	}
+	return "until " + End(m)
+}
+
+// End is the end of what is in force, for a column that says that it is one.
+func End(m event.Micros) string {
+	if m >= event.Forever {
 		return "forever"
 	}
-	return "until " + Clock(m)
+	return Clock(m)
 }
 
 // Cell makes foreign text safe for one line: no control characters, and at most so many characters.

@@ -189,7 +189,7 @@ func (b *blocks) writeTable(out io.Writer, list []verdict.Verdict) error {
 	fmt.Fprintln(w, "KEY\tRULE\tACTION\tSINCE\tUNTIL\tCOUNT/LIMIT\tCAUSE")
 	for i := range list {
 		v := &list[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%s\n", keytext.Format(v.Key), cell(v.Rule, 128), actionText(v), clock(v.Since), clock(v.Until),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%s\n", keytext.Format(v.Key), cell(v.Rule, 128), actionText(v), clock(v.Since), words.End(v.Until),
 			v.Count, v.Limit, causeText(v))
 	}
 	return w.Flush()
