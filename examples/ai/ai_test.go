@@ -296,6 +296,36 @@ func TestRequestsThatAreWrong(t *testing.T) {
 	}
 }
 
+// What is reserved is the most that a model may read. It may take Max_Tokens for max_tokens, as encoding/json does, or
+// not; and of two bounds it may go by either.
+func TestAReservationIsOfWhatTheModelReads(t *testing.T) {
+	for fields, wrong := range map[string]bool{
+		`"max_tokens": 3000`:                             false,
+		`"max_completion_tokens": 1, "max_tokens": 3000`: false,
+		`"max_completion_tokens": 3000, "max_tokens": 1`: false,
+		`"max_completion_tokens": 3000`:                  false,
+		`"max_tokens": 1000, "n": 3`:                     false,
+		`"max_tokens": 1, "max_tokens": 3000`:            false,
+		`"max_tokens": 3000, "Max_Tokens": 1`:            true,
+		`"max_tokens": 1, "MAX_TOKENS": 3000`:            true,
+		`"max_tokens": 1000, "n": 3, "N": 1`:             true,
+		`"max_tokens": 3000, "Model": "large"`:           true,
+	} {
+		body := `{"model": "small", ` + fields + `, "messages": [{"role": "user", "content": "say 1 words"}]}`
+		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+		c, err := read(httptest.NewRecorder(), r, map[string]price{"small": {1, 2}, "large": {1000, 2000}})
+		if wrong || err != nil {
+			if !wrong || err == nil {
+				t.Errorf("%s: %+v, %v", fields, c, err)
+			}
+			continue
+		}
+		if c.price != (price{1, 2}) || c.most.Completion != 3000 {
+			t.Errorf("%s: %+v is reserved", fields, *c)
+		}
+	}
+}
+
 func TestPricesThatAreWrong(t *testing.T) {
 	for text, want := range map[string]string{"a,b,c": "row 1", "model,input,output\nx,1": "wrong number", "x,-1,2": "no price", "x,1": "2 columns"} {
 		path := filepath.Join(t.TempDir(), "prices.csv")

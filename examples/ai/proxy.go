@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -125,6 +127,19 @@ func refuse(w http.ResponseWriter, status int, kind, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": kind, "code": code, "param": nil}})
 }
 
+// spelt refuses fields that some programs read as ones that are reserved by, and others don't, such as Max_Tokens:
+// encoding/json takes capitals for small letters, and a model may have another of two such fields than this proxy.
+func spelt(all map[string]json.RawMessage) error {
+	for name := range all {
+		for _, known := range []string{"model", "max_completion_tokens", "max_tokens", "n", "stream", "stream_options"} {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Errorf("%q: write %s", name, known)
+			}
+		}
+	}
+	return nil
+}
+
 // read reads a request, and bounds its answer. Its body then asks for the usage of a stream.
 func read(w http.ResponseWriter, r *http.Request, prices map[string]price) (*call, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -146,13 +161,16 @@ func read(w http.ResponseWriter, r *http.Request, prices map[string]price) (*cal
 	if !known {
 		return nil, errors.New("there is no such model, or it has no price")
 	}
-	most := q.Most
-	if most == nil {
-		most = q.MostOlder
+	if err := spelt(all); err != nil {
+		return nil, err
 	}
-	if most == nil {
+	most := cmp.Or(q.Most, q.MostOlder)
+	switch {
+	case most == nil:
 		most = new(int64)
 		*most, all["max_tokens"] = someTokens, json.RawMessage("1024")
+	case q.MostOlder != nil: // which of two the model goes by is its own affair
+		*most = max(*most, *q.MostOlder)
 	}
 	if *most <= 0 || *most > 1<<20 || q.N < 0 || q.N > 128 {
 		return nil, errors.New("max_tokens or n is out of range")
