@@ -143,6 +143,20 @@ class Budgets(unittest.TestCase):
         self.begins(callback, "aembedding", messages=None, input="a b c d")
         self.assertEqual(self.reserved()[-1]["tokens"], 4)
 
+    def test_no_bound_is_too_low(self):
+        """Which of several bounds a model goes by is its own affair, and some take text and floats for numbers."""
+        callback = self.callback(max_tokens=1000)
+        for data, tokens in (
+            ({"max_completion_tokens": 1, "max_tokens": 500}, 503), ({"max_tokens": 1, "max_output_tokens": 500}, 503),
+            ({"max_tokens": "500"}, 503), ({"max_tokens": 499.5}, 503), ({"max_tokens": "many"}, 1003), ({"max_tokens": [1]}, 1003),
+            ({"max_tokens": True}, 1003), ({"max_tokens": -5}, 1003), ({"max_tokens": float("nan")}, 1003), ({"max_tokens": float("inf")}, 10**12 + 3),
+            ({"max_tokens": 100, "n": "3"}, 303), ({"max_tokens": 100, "n": 2.5}, 303), ({"max_tokens": 100, "n": 1, "best_of": 4}, 403),
+            ({"max_tokens": 100, "n": 0}, 103),
+        ):
+            with self.subTest(data=data):
+                self.begins(callback, **data)
+                self.assertEqual(self.reserved()[-1]["tokens"], tokens)
+
     def test_denials_are_litellms_own(self):
         self.server.answers["/v1/admit"] = DENIED
         with self.assertRaises(self.modules["litellm.proxy.common_utils.proxy_rate_limit_error"].ProxyRateLimitError) as raised:

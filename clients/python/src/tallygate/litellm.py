@@ -26,6 +26,7 @@ Doubt = Literal["closed", "open"]
 _log = logging.getLogger("tallygate")
 _MAX_CALLS = 100_000  # under way; of more the oldest are settled by their rule's hold
 _BYTES_A_TOKEN = 3  # about, where no tokenizer knows
+_LARGEST = 10**12  # tokens: more than any budget has
 _OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")  # of the APIs of chats, completions and responses
 _WITHOUT_OUTPUT = ("embedding", "aembedding", "moderation", "amoderation", "rerank", "arerank")
 
@@ -88,8 +89,9 @@ class TallygateCallback(CustomLogger):  # type: ignore[misc,unused-ignore]
     def _output_tokens(self, data: dict[str, Any], call_type: str) -> int:
         if str(call_type) in _WITHOUT_OUTPUT:
             return 0
-        most = next((data[name] for name in _OUTPUT if isinstance(data.get(name), int)), self._max_tokens)
-        return max(0, most) * max(1, data["n"] if isinstance(data.get("n"), int) else 1)
+        bounds = [_number(data[name]) for name in _OUTPUT if data.get(name) is not None]
+        most = max(self._max_tokens if n is None or n <= 0 else n for n in bounds or [None])  # which one the model goes by is its own affair
+        return most * max(1, *(_number(data.get(name)) or 1 for name in ("n", "best_of")))
 
     async def async_log_success_event(self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Settles a call by its usage; of a stream that broke, or whose client has left, by what LiteLLM has counted."""
@@ -142,6 +144,15 @@ def _prompt_tokens(data: dict[str, Any]) -> int:
         return int(litellm.token_counter(model=str(data.get("model")), text=text if isinstance(text, str) else str(text)))
     except Exception:  # of any tokenizer, for what no model would take either
         return -(-len(str(data.get("messages") or text).encode()) // _BYTES_A_TOKEN)
+
+
+def _number(value: Any) -> int | None:
+    """A number as the most generous of models reads it, rounded up; None for anything else."""
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return None if math.isnan(number) else math.ceil(min(number, _LARGEST) if number > 0 else 0)
 
 
 def _usd(model: str, prompt: int, output: int) -> float | None:
