@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -17,11 +18,12 @@ import (
 )
 
 const (
-	maxBuckets   = 10_000                 // of a stream; further ones are abandoned, and so not limited
+	maxBuckets   = 10_000                 // of a stream; further ones are not kept: see report
 	lookEvery    = 250 * time.Millisecond // for verdicts that have come, or ended
 	bucketIdle   = 10 * time.Minute       // without a report; then it is abandoned until its next request
 	doubtLasts   = 10 * time.Second       // of a denial without an end, which is told again in half the time
 	bucketsAhead = 16                     // messages of a stream that wait
+	bucketSpace  = 64 << 20               // bytes of all streams' buckets, as their ids take them; likewise
 )
 
 // RegisterQuotas adds Envoy's rate limit quota service (RLQS v3), which is experimental. A bucket of Envoy's is a
@@ -37,6 +39,7 @@ type quotas struct {
 	rlqsv3.UnimplementedRateLimitQuotaServiceServer
 	s     *Server
 	ended <-chan struct{}
+	held  atomic.Int64 // bytes of all streams' buckets
 }
 
 // bucket is one of Envoy's.
@@ -57,6 +60,11 @@ func (q *quotas) StreamRateLimitQuotas(stream grpc.BidiStreamingServer[rlqsv3.Ra
 	reports, failed := make(chan *rlqsv3.RateLimitQuotaUsageReports, bucketsAhead), make(chan error, 1)
 	go receive(ctx, stream, reports, failed) // it ends with the stream, which this function's return ends
 	buckets := map[string]*bucket{}
+	defer func() {
+		for name := range buckets {
+			q.held.Add(-space(name))
+		}
+	}()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -101,30 +109,40 @@ func receive(ctx context.Context, stream grpc.BidiStreamingServer[rlqsv3.RateLim
 	}
 }
 
-// report takes what Envoy reports of a bucket, and returns what it is to be told at once.
+// report takes what Envoy reports of a bucket, and returns what it is to be told at once. A bucket for which there is no
+// space is not kept: it counts and is denied all the same, but nothing is pushed to it.
 func (q *quotas) report(buckets map[string]*bucket, usage *rlqsv3.RateLimitQuotaUsageReports_BucketQuotaUsage) []*rlqsv3.RateLimitQuotaResponse_BucketAction {
 	name := bucketName(usage.GetBucketId())
-	b := buckets[name]
-	if b == nil {
-		b = &bucket{id: usage.GetBucketId()}
-		if len(buckets) >= maxBuckets {
-			return []*rlqsv3.RateLimitQuotaResponse_BucketAction{b.abandon()}
+	b, kept := buckets[name]
+	if !kept {
+		b = q.read(usage.GetBucketId())
+		if kept = len(buckets) < maxBuckets && q.hold(name); kept {
+			buckets[name] = b
 		}
-		var d ratelimitv3.RateLimitDescriptor
-		for _, key := range slices.Sorted(maps.Keys(b.id.GetBucket())) {
-			d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: key, Value: b.id.GetBucket()[key]})
-		}
-		b.said = q.s.read(&d)
-		buckets[name] = b
 	}
 	b.reported = time.Now()
 	if n := usage.GetNumRequestsAllowed(); n > 0 {
 		q.s.usage.report(b.said, false, n)
 	}
-	if action := q.decide(b); action != nil {
-		return []*rlqsv3.RateLimitQuotaResponse_BucketAction{action}
+	action := q.decide(b)
+	if !kept && !b.denied {
+		action = b.abandon()
 	}
-	return nil
+	if action == nil {
+		return nil
+	}
+	return []*rlqsv3.RateLimitQuotaResponse_BucketAction{action}
+}
+
+// read makes a bucket of its id. Reports have no ids and no permits: an entry that is one would be that of each.
+func (q *quotas) read(id *rlqsv3.BucketId) *bucket {
+	var d ratelimitv3.RateLimitDescriptor
+	for _, key := range slices.Sorted(maps.Keys(id.GetBucket())) {
+		d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: key, Value: id.GetBucket()[key]})
+	}
+	b := &bucket{id: id, said: q.s.read(&d)}
+	b.said.id, b.said.permit, b.said.outcome = "", "", ""
+	return b
 }
 
 // look returns what has changed since the buckets were told. It asks the table about each: a subscription to the
@@ -136,6 +154,7 @@ func (q *quotas) look(buckets map[string]*bucket) (out []*rlqsv3.RateLimitQuotaR
 		} else if !b.denied && time.Since(b.reported) > bucketIdle {
 			out = append(out, b.abandon())
 			delete(buckets, name)
+			q.held.Add(-space(name))
 		}
 	}
 	return out
@@ -178,6 +197,18 @@ func (b *bucket) abandon() *rlqsv3.RateLimitQuotaResponse_BucketAction {
 		AbandonAction: &rlqsv3.RateLimitQuotaResponse_BucketAction_AbandonAction{},
 	}}
 }
+
+// hold takes a bucket's space, if there is so much left.
+func (q *quotas) hold(name string) bool {
+	if q.held.Add(space(name)) <= bucketSpace {
+		return true
+	}
+	q.held.Add(-space(name))
+	return false
+}
+
+// space is about what a bucket takes: its id, its name, and what was read of it.
+func space(name string) int64 { return 512 + 3*int64(len(name)) }
 
 // bucketName is the same for ids with the same entries.
 func bucketName(id *rlqsv3.BucketId) string {

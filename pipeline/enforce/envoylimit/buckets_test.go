@@ -132,11 +132,36 @@ func TestBucketsAreKeys(t *testing.T) {
 	}
 }
 
-// A stream has so many buckets; a further one is given up at once, and not limited.
+// Reports of a bucket have no ids: an entry that is one in other requests would make all of them one event.
+func TestReportsOfABucketCountEach(t *testing.T) {
+	r := &reports{}
+	cfg := r.usage(t)
+	cfg.Usage.Quotas = true
+	q := quotas(t, cfg)
+	for range 2 {
+		id := &rlqsv3.BucketId{Bucket: map[string]string{"uid": "42", "api": "search", "id": "one", "permit": "two", "outcome": "limited"}}
+		usage := &rlqsv3.RateLimitQuotaUsageReports_BucketQuotaUsage{BucketId: id, NumRequestsAllowed: 3}
+		err := q.stream.Send(&rlqsv3.RateLimitQuotaUsageReports{Domain: "shop", BucketQuotaUsages: []*rlqsv3.RateLimitQuotaUsageReports_BucketQuotaUsage{usage}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.report("43", 0)
+	for !strings.HasPrefix(q.told(), "43") {
+		continue
+	}
+	one := `{"uid":"42","api":"search","outcome":"success","cost":3}`
+	if diff := cmp.Diff([]string{one, one, "without_id", "without_id"}, r.said()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A stream has so many buckets. A further one is not kept, but counts, and a verdict denies it all the same.
 func TestBucketsAreBounded(t *testing.T) {
 	r := &reports{}
 	cfg := r.usage(t)
 	cfg.Usage.Quotas = true
+	cfg.Decider = tableOf(t, block("uid", "42", "*"))
 	q := quotas(t, cfg)
 	all := &rlqsv3.RateLimitQuotaUsageReports{Domain: "shop"}
 	for i := range 10_001 {
@@ -153,5 +178,43 @@ func TestBucketsAreBounded(t *testing.T) {
 	actions := resp.GetBucketAction()
 	if len(actions) != 10_001 || actions[9_999].GetQuotaAssignmentAction() == nil || actions[10_000].GetAbandonAction() == nil {
 		t.Errorf("%d actions, the last of which is %v", len(actions), actions[len(actions)-1])
+	}
+	q.report("42", 3)
+	q.want("one beyond, of who is blocked", "42 DENY_ALL for 5m0s")
+	if got := r.said(); len(got) != 2 || !strings.Contains(got[0], `"uid":"42"`) {
+		t.Errorf("what one beyond let through became %q", got)
+	}
+}
+
+// What buckets hold is bounded by its size, too.
+func TestAllBucketsAreBounded(t *testing.T) {
+	r := &reports{}
+	cfg := r.usage(t)
+	cfg.Usage.Quotas = true
+	q := quotas(t, cfg)
+	const each = 100 << 10
+	long := strings.Repeat("x", each)
+	first := func(from int) (kept int) {
+		for i := range 400 {
+			all := &rlqsv3.RateLimitQuotaUsageReports{Domain: "shop", BucketQuotaUsages: []*rlqsv3.RateLimitQuotaUsageReports_BucketQuotaUsage{
+				{BucketId: &rlqsv3.BucketId{Bucket: map[string]string{"uid": fmt.Sprint(from+i, long), "api": "search"}}}}}
+			if err := q.stream.Send(all); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := q.stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.GetBucketAction()[0].GetAbandonAction() == nil {
+				kept++
+			}
+		}
+		return kept
+	}
+	if kept, most := first(0), 64<<20/(3*each); kept == 0 || kept > most {
+		t.Errorf("%d buckets are kept, and at most %d may be", kept, most)
+	}
+	if kept := first(400); kept != 0 {
+		t.Errorf("%d more are kept", kept)
 	}
 }
