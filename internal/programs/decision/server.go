@@ -94,7 +94,7 @@ type Server struct {
 	noDims  prometheus.Counter
 	refused *prometheus.CounterVec
 	denials *enforce.Denials
-	reports *prometheus.CounterVec // of usage
+	reports *usageReports
 
 	all, denied atomic.Uint64 // checks
 }
@@ -128,7 +128,7 @@ func New(cfg Config) (*Server, error) {
 	s.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tallygate_checks_refused_total", Help: "Checks denied because the caller or the API is ambiguous, by reason."}, []string{"reason"})
 	s.took, s.reports = newTook(), newReports()
-	cfg.Usage.Reported = func(r envoylimit.Reported) { s.reports.WithLabelValues(string(r)).Inc() }
+	cfg.Usage.Reported = s.reports.reported
 	headers := cfg.Headers.WithDefaults() // once: both would log the same hint about proxies
 	var envoyErr error
 	s.proxy, err = forwardauth.New(forwardauth.Config{Decider: s, Headers: headers, Answers: cfg.Answers, AllowStatus: cfg.AllowStatus,
@@ -166,7 +166,7 @@ func (s *Server) register(reg prometheus.Registerer) error {
 		s.registerWaits(reg),
 		s.registerAdmits(reg),
 		reg.Register(s.checks), reg.Register(s.rules), reg.Register(s.stale), reg.Register(s.noDims), reg.Register(s.refused),
-		registerReports(reg, s.reports, s.cfg.Usage.On()),
+		s.reports.register(reg, s.cfg.Usage.On()),
 		gauge("tallygate_enforcement_enabled", "1 normally, 0 while a kill switch allows everything.",
 			func() float64 { return number(table.Enabled()) }),
 		gauge("tallygate_in_doubt", "1 while the table is stale: before the first snapshot, or too far behind; else 0.",
