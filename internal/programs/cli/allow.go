@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,10 +185,4 @@ func untilText(until event.Micros) string {
 }
 
 // givenBy names who gave it.
-func givenBy(a *api.Allowance) string {
-	by := cmp.Or(cell(a.By, 128), "a command")
-	if a.OnBehalfOf != "" {
-		by += " for " + cell(a.OnBehalfOf, 128)
-	}
-	return by
-}
+func givenBy(a *api.Allowance) string { return giver(a.By, a.OnBehalfOf) }

@@ -60,11 +60,5 @@ func (k *allowing) writeList(a *api.Allowances) error {
 	if a.More > 0 {
 		fmt.Fprintf(k.stdout, "and %d more: name dimensions\n", a.More)
 	}
-	for _, m := range a.Missing {
-		fmt.Fprintf(k.stderr, "partition %d: %s\n", m.Partition, cell(m.Reason, 300))
-	}
-	if len(a.Missing) > 0 {
-		return fmt.Errorf("the list may be incomplete: %s did not answer", plural(len(a.Missing), "partition"))
-	}
-	return nil
+	return incomplete(k.stderr, a.Missing)
 }

@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -66,17 +66,11 @@ func (a *exemptionsAnswer) write(k *keyCommand) error {
 		fmt.Fprintln(w, "EXEMPT\tFROM\tUNTIL\tBY\tWHY")
 		for i := range a.Exemptions {
 			e := &a.Exemptions[i]
-			until, by := "-", cmp.Or(cell(e.By, 128), "a command")
+			until := "-"
 			if e.Until != event.NoTime {
 				until = clock(e.Until) + left(e.Until)
 			}
-			if e.OnBehalfOf != "" {
-				by += " for " + cell(e.OnBehalfOf, 128)
-			}
-			if e.From == "rules" {
-				by = "the rule file"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", exemptedText(e), rulesText(e), until, by, orDash(cell(e.Reason, 400)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", exemptedText(e), rulesText(e), until, exemptedBy(e), orDash(cell(e.Reason, 400)))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -85,11 +79,16 @@ func (a *exemptionsAnswer) write(k *keyCommand) error {
 	if a.More > 0 {
 		fmt.Fprintf(k.stdout, "and %d more: --limit, or name dimensions\n", a.More)
 	}
-	for _, m := range a.Missing {
-		fmt.Fprintf(k.stderr, "partition %d: %s\n", m.Partition, cell(m.Reason, 300))
+	return incomplete(k.stderr, a.Missing)
+}
+
+// incomplete tells of partitions without an answer, and is an error if there are some.
+func incomplete(stderr io.Writer, missing []api.MissingPartition) error {
+	for _, m := range missing {
+		fmt.Fprintf(stderr, "partition %d: %s\n", m.Partition, cell(m.Reason, 300))
 	}
-	if len(a.Missing) > 0 {
-		return fmt.Errorf("the list may be incomplete: %s did not answer", plural(len(a.Missing), "partition"))
+	if len(missing) > 0 {
+		return fmt.Errorf("the list may be incomplete: %s did not answer", plural(len(missing), "partition"))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -55,23 +56,30 @@ func exemptText(list []api.Exemption) string {
 	return strings.Join(each, ", ")
 }
 
+// exemptedBy names who gave an exemption.
+func exemptedBy(e *api.Exemption) string {
+	if e.From == api.FromRules {
+		return "the rule file"
+	}
+	return giver(e.By, e.OnBehalfOf)
+}
+
+// giver names who gave a command, and for whom.
+func giver(by, onBehalfOf string) string {
+	by = cmp.Or(cell(by, 128), "a command")
+	if onBehalfOf != "" {
+		by += " for " + cell(onBehalfOf, 128)
+	}
+	return by
+}
+
 // exemptionText says until when an exemption holds, who gave it, and why.
 func exemptionText(e *api.Exemption) string {
 	text := "without end"
 	if e.Until != event.NoTime {
 		text = "until " + clock(e.Until) + left(e.Until)
 	}
-	by := cell(e.By, 128)
-	if e.OnBehalfOf != "" {
-		by += " for " + cell(e.OnBehalfOf, 128)
-	}
-	switch {
-	case e.From == "rules":
-		by = "the rule file"
-	case by == "":
-		by = "a command"
-	}
-	text += " by " + by
+	text += " by " + exemptedBy(e)
 	if e.Reason != "" {
 		text += ": " + cell(e.Reason, 400)
 	}

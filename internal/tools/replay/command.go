@@ -126,13 +126,6 @@ func compile(file string) (*rules.Set, error) {
 	return rules.CompileWith(file, src, input.Beside(file))
 }
 
-func (o *options) source(ctx context.Context, stdin io.Reader) (Source, error) {
-	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
-		return Topic(ctx, o.kafka, name)
-	}
-	return Files(o.names, stdin, o.lines)
-}
-
 // loadLive takes the rules to compare with from an aggregator.
 func (o *options) loadLive(ctx context.Context) error {
 	aggregator, err := o.live()
@@ -152,7 +145,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	}
 	var say *input.Progress
 	o.lines.Warn = func(text string) { say.Line("%s", text) }
-	src, err := o.source(ctx, stdin)
+	src, err := Open(ctx, o.kafka, o.names, stdin, o.lines)
 	if err != nil {
 		return err
 	}

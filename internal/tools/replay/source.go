@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tallygate/tallygate/event"
+	"github.com/tallygate/tallygate/internal/run/kafkaconn"
 	"github.com/tallygate/tallygate/internal/tools/accesslog"
 	"github.com/tallygate/tallygate/internal/tools/input"
 	"github.com/tallygate/tallygate/verdict"
@@ -56,6 +58,15 @@ type files struct {
 	in     atomic.Pointer[input.Input]
 	reader *accesslog.Reader
 	record Record
+}
+
+// Open reads the inputs that a command names, which CheckInputs has passed: a topic from its start to its current end,
+// or files.
+func Open(ctx context.Context, k *kafkaconn.Kafka, names []string, stdin io.Reader, lines accesslog.Lines) (Source, error) {
+	if topic, ok := strings.CutPrefix(names[0], "kafka:"); ok {
+		return Topic(ctx, k, topic)
+	}
+	return Files(names, stdin, lines)
 }
 
 // Files reads the events of files in their order: access logs, or one JSON object per line. "-" is

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/run/kafkaconn"
@@ -114,13 +113,6 @@ func compile(file string) (*rules.Draft, error) {
 	return rules.CompileDraft(file, src, input.Beside(file), nil)
 }
 
-func (o *options) source(ctx context.Context, stdin io.Reader) (replay.Source, error) {
-	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
-		return replay.Topic(ctx, o.kafka, name)
-	}
-	return replay.Files(o.names, stdin, o.lines)
-}
-
 // errEnough ends reading when there are too many keys.
 var errEnough = errors.New("suggest: enough keys")
 
@@ -132,7 +124,7 @@ const maxBad = 20
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	var say *input.Progress
 	o.lines.Warn = func(text string) { say.Line("%s", text) }
-	src, err := o.source(ctx, stdin)
+	src, err := replay.Open(ctx, o.kafka, o.names, stdin, o.lines)
 	if err != nil {
 		return err
 	}

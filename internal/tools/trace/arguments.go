@@ -58,10 +58,7 @@ func (o *options) source(ctx context.Context, stdin io.Reader) (replay.Source, e
 	case o.event != "":
 		return replay.Files([]string{"-"}, strings.NewReader(oneLine(o.event)), accesslog.Lines{Format: accesslog.NDJSON, Warn: o.lines.Warn})
 	}
-	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
-		return replay.Topic(ctx, o.kafka, name)
-	}
-	return replay.Files(o.names, stdin, o.lines)
+	return replay.Open(ctx, o.kafka, o.names, stdin, o.lines)
 }
 
 // oneLine makes one line of JSON that was written in several. In its strings there are no line breaks.

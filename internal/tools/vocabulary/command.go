@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/tallygate/tallygate/internal/run/kafkaconn"
 	"github.com/tallygate/tallygate/internal/run/ops"
@@ -116,7 +115,7 @@ type summary struct {
 }
 
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	src, err := o.source(ctx, stdin)
+	src, err := replay.Open(ctx, o.kafka, o.names, stdin, o.lines)
 	if err != nil {
 		return err
 	}
@@ -144,13 +143,6 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return errors.New("no valid event: check --format; --help shows the formats")
 	}
 	return found
-}
-
-func (o *options) source(ctx context.Context, stdin io.Reader) (replay.Source, error) {
-	if name, ok := strings.CutPrefix(o.names[0], "kafka:"); ok {
-		return replay.Topic(ctx, o.kafka, name)
-	}
-	return replay.Files(o.names, stdin, o.lines)
 }
 
 // maxBad bounds the malformed events that are listed one by one.
