@@ -83,6 +83,9 @@ func kafkaRecords(t *testing.T, brokers []string, prefix string) string {
 			if m.Value == nil && strings.HasSuffix(topic, "-table") {
 				return // whether an erased key was written before depends on the machine's pace
 			}
+			if string(m.Key) == "\x00granted" && !strings.Contains(string(m.Value), `"holds_of"`) {
+				return // as is whether permits may be granted before a version of the rules is known
+			}
 			if string(m.Key) != shard.CheckpointKey {
 				seen[steadyRecord(text+readable(m.Value)+"\n")] = true
 				return
